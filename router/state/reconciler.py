@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
-from router.identifiers import ENDPOINT_IDS
+from router.identifiers import ENDPOINT_IDS, MAIN, is_owned_route
 from router.lan import ipv6
 from router.lan.ipv6 import Lan
 from router.lan.npt import UNKNOWN, PrefixTranslation
@@ -30,6 +30,7 @@ from tributary.kernel.state import Address, Endpoint, Interface, KernelState, Li
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
 from tributary.settings.links import Use
+from tributary.wireguard.addresses import DEFAULT_SLOT
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ class Reconciler:
         self.unmanaged: dict[int, Endpoint] = {}
         self.names_taken: frozenset[str] = frozenset()
         """Tunnels whose names other programs' interfaces have: these are omitted."""
+        self._presumed = memory.gateway
+        """The gateway before a restart: it counts as answering until its probes say otherwise."""
+        self._gateway_answers = False
         self._was_synchronized = False
         self._translation = UNKNOWN if memory.has_translation else None
         self._prefixes = ipv6.Prefixes()
@@ -81,7 +85,7 @@ class Reconciler:
         if (self.target, self.gateways.current) == before:
             self.health.change_probe(settings.probe)
         else:
-            self.health = Health(settings.probe)
+            self.health, self._presumed = Health(settings.probe), None
         self.forget_translation()
 
     @property
@@ -113,6 +117,7 @@ class Reconciler:
         self.names_taken = frozenset(
             each.name for each in observed.interfaces if each.name in names - self.record.tunnels
         )
+        self._gateway_answers = self._does_gateway_answer(observed)
         self.gateway_tunnels = self._gateway_tunnels(observed)
         probed = [link for link in self.links if self.probe_path(link)]
         self.health.set_links([link.name for link in probed], [link.name for link in probed if link.wan.metered])
@@ -187,7 +192,23 @@ class Reconciler:
             return None
         others = tuple(each for each in observed.interfaces if each.name not in self.names_taken)
         return tunnels.gateway_tunnels(
-            self.settings, enrolment, replace(observed, interfaces=others), self.health.answers
+            self.settings, enrolment, replace(observed, interfaces=others), self._gateway_answers
+        )
+
+    def _does_gateway_answer(self, observed: KernelState) -> bool:
+        """After a restart as before it, until a probe has been answered, or too many have failed on every link."""
+        if self.health.answers or self.health.is_silent:
+            self._presumed = None
+        is_presumed = self._presumed is not None and self._presumed == self.gateways.address
+        return self.health.answers or (is_presumed and self._leads_inside(observed))
+
+    def _leads_inside(self, observed: KernelState) -> bool:
+        """Whether there is an owned default route into the default tunnel."""
+        default = self.settings.tunnels.name(DEFAULT_SLOT)
+        index = next((each.index for each in observed.interfaces if each.name == default), None)
+        return any(
+            is_owned_route(route) and route.table == MAIN and route.is_default and route.interface == index
+            for route in observed.routes
         )
 
     def _desired(self, observed: KernelState, wall: float) -> DesiredState:
@@ -220,7 +241,7 @@ class Reconciler:
         )
 
     def _lan(self, observed: KernelState, working: Sequence[Link] = ()) -> Lan:
-        answering = self.gateways.current if self.health.answers else None
+        answering = self.gateways.current if self._gateway_answers else None
         return Lan(self.settings, observed, working, answering)
 
     def _candidates(self) -> Candidates:
@@ -332,7 +353,7 @@ class Reconciler:
         """
         if not self.health.is_silent or not self.gateways.fail_over(now):
             return False
-        self.health = Health(self.settings.probe)
+        self.health, self._presumed = Health(self.settings.probe), None
         return True
 
     def fail_back(self, now: float) -> bool:

@@ -283,9 +283,13 @@ def test_it_leaves_nothing_behind_and_a_restart_loses_nothing(house: House) -> N
     with house.at_work() as first, house.transfer(house.inside) as transfer:
         house.has_subflows(BY_DSL, BY_LTE)
         first.stop(signal.SIGKILL)
-        with house.daemon(house.enrolled) as second:
+        monitor = in_namespace(house.router, "ip", "-4", "monitor", "route")
+        with process(*monitor) as routes, house.daemon(house.enrolled) as second:
             assert transfer.goes_on()
             house.has_subflows(BY_DSL, BY_LTE)
+            eventually(lambda: all(link["probe"]["rtt_ms"] for link in house.status().values()))
+            routes.terminate()
+            assert "default" not in routes.communicate()[0], "nothing is led past the tunnels meanwhile"
             assert second.stop() == 0
     assert house.everything() == before
     assert PREFIX not in house.on_router("ip -br link")

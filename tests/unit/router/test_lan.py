@@ -50,6 +50,35 @@ def test_while_the_gateway_is_away_the_address_is_gone_and_the_way_to_the_lan_st
     assert set(SIX) <= set(script.answered("lte"))
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_after_a_restart_all_leads_to_the_gateway_as_before_until_its_probes_say_otherwise(answers: bool) -> None:
+    script = Script(HERE, more=MORE)
+    script.now(DSL, LTE, LAN)
+    script.answered("dsl", "lte")
+    script.reconciler = Reconciler(script.reconciler.settings, script.reconciler.record)
+    assert {each.split()[0] for each in script.reconcile()} == {"wg"}
+    script.reconciler.health.record("dsl", None)
+    assert script.reconcile() == []
+    if answers:
+        assert script.answered("dsl", "lte") == []
+    else:
+        said = script.failed("dsl", "lte")
+        assert "ip route del default dev tb0 metric 1 proto 84 src 10.84.0.17" in said
+        assert "ip address del 2001:db8:1:1::1/64 dev end0" in said
+        script.reconciler = Reconciler(script.reconciler.settings, script.reconciler.record)
+        assert not [each for each in script.reconcile() if "default" in each]
+
+
+def test_after_a_restart_with_another_gateway_nothing_leads_to_it_before_it_answers() -> None:
+    script = Script(HERE, THERE, more=MORE)
+    script.now(DSL, LTE, LAN)
+    script.answered("dsl", "lte")
+    script.reconciler = Reconciler(Script(THERE, more=MORE).reconciler.settings, script.reconciler.record)
+    said = script.reconcile()
+    assert "ip route del default dev tb0 metric 1 proto 84 src 10.84.0.17" in said
+    assert not [each for each in said if "add default dev tb0 metric" in each]
+
+
 def test_the_next_gateway_s_prefix_takes_the_place_of_the_first_one_s() -> None:
     script = Script(HERE, THERE, more=MORE)
     script.now(DSL, LTE, LAN)
