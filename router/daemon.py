@@ -27,7 +27,7 @@ from router.probes.tcp_probe import TcpProbe
 from router.settings import RouterSettings, read
 from router.shaping.shaper import LinkShapers
 from router.state.owned import RecordFile
-from router.state.plan import Operation, command
+from router.state.plan import Operation, command, needs_record
 from router.state.reconciler import Decision, Reconciler
 from router.tunnels.resolver import Resolver
 from tributary.api.places import ROUTER
@@ -266,13 +266,13 @@ class Daemon:
 
     def _apply(self, operations: tuple[Operation, ...]) -> bool:
         """Applies all operations that it can; returns whether all succeeded."""
-        if self._reconciler.record != self._saved:
-            self._store.save(self._reconciler.record)
-            self._saved = self._reconciler.record
-        failures, timed_out = 0, False
+        is_saved, timed_out = self._try_save(), False
+        failures = 0 if is_saved else 1
         for operation in operations:
             text = command(operation, self._names)
             try:
+                if needs_record(operation) and not is_saved:
+                    raise CommandError(Exit.SYSTEM, "postponed, since what is owned cannot be saved")
                 if not runs_a_program(operation):
                     self._kernel.apply(operation)
                 elif timed_out:
@@ -291,6 +291,21 @@ class Daemon:
             self._debounce.change(time.monotonic())
         return not failures
 
+    def _try_save(self) -> bool:
+        """Saves the record; returns whether that succeeded. On a full /run the router goes on following its links."""
+        try:
+            self._save_record()
+        except CommandError as error:
+            self._log.event("failed", Level.ERROR, reason=str(error))
+            return False
+        return True
+
+    def _save_record(self) -> None:
+        """Raises CommandError."""
+        if self._reconciler.record != self._saved:
+            self._store.save(self._reconciler.record)
+            self._saved = self._reconciler.record
+
     def _read_events(self, now: float) -> None:
         try:
             for event in self._events.events(_EVENTS):
@@ -308,7 +323,10 @@ class Daemon:
         except OSError as error:
             self._reconciler.refresher.postpone(now)
             raise CommandError(Exit.SYSTEM, f"cannot read the sockets: {error}") from error
-        self._apply(self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now))
+        operations = self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now)
+        # No endpoint is removed that cannot be added again.
+        self._save_record()
+        self._apply(operations)
 
     def _measure(self, now: float) -> None:
         """Reads what links have carried."""

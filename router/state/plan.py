@@ -56,6 +56,13 @@ class Change:
 Operation = Add | Remove | Change
 
 
+def needs_record(operation: Operation) -> bool:
+    """Whether a killed daemon would leave what it does not know, unless that was saved before (owned.py)."""
+    if isinstance(operation, Add):
+        return isinstance(operation.what, NumberedEndpoint | TunnelInterface | OwnAddress)
+    return isinstance(operation, Change) and isinstance(operation.what, Limits | PrefixTranslation)
+
+
 def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last: int) -> tuple[Operation, ...]:
     """Orders the operations so that no endpoint exists without its rule, and no rule without its table's routes.
 

@@ -20,7 +20,7 @@ import pytest
 
 from experiments.home.traffic import Call
 from tests.netns.console_world import console
-from tests.netns.router_world import LTE, OFTEN, SERVER_4, Transfer, World, world
+from tests.netns.router_world import DSL, LTE, OFTEN, SERVER_4, Transfer, World, world
 from tests.netns.world import Child, eventually, in_namespace, needs, process, ready, run
 from tributary.kernel import wireguard
 from tributary.wireguard import addresses, keys
@@ -215,6 +215,23 @@ def test_a_tunnel_that_another_program_set_down_or_took_the_address_from_comes_b
             assert PREFIX not in house.default()
             eventually(lambda: PREFIX in house.default())
             assert house.addresses(f"{PREFIX}0") == [f"{ELSE}/32"]
+
+
+def test_a_router_that_cannot_save_its_record_goes_on_following_its_links(house: House) -> None:
+    with house.at_work():
+        (record,) = house.state.glob("*.json")
+        full = record.with_suffix(".new")
+        full.mkdir()  # as a disk that is full, it takes no new record
+        house.cut("dsl")
+        eventually(lambda: LTE in house.heard_last(0))
+        eventually(lambda: BY_DSL not in house.endpoints())
+        house.restore("dsl")
+        house.cut("lte")
+        eventually(lambda: DSL in house.heard_last(0))
+        assert BY_DSL not in house.endpoints(), "a restart would not know it"
+        house.restore("lte")
+        full.rmdir()
+        eventually(lambda: {BY_DSL, BY_LTE} <= house.endpoints().keys(), 40)
 
 
 def test_without_an_answer_of_the_gateway_everything_leaves_by_the_links(house: House) -> None:
