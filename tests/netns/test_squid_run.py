@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -216,3 +216,31 @@ def test_the_log_has_of_clients_what_the_settings_allow(net: World, privacy: str
         lines = log.read_text().splitlines()
     assert [line.split()[2] for line in lines] == shown
     assert all(" GET http://203.0.113.2/ " in line for line in lines)
+
+
+def test_squid_serves_without_its_log_while_the_disk_is_full(net: World) -> None:
+    with small_disk(net.directory / "full") as disk, start_squid(net.client, net.directory, SETTINGS, "full"):
+        fill(disk)
+        own, before = ("10.0.0.2", 3128), squid_of(net, "full")
+        assert [net.ask("GET", f"http://{SERVER}/", own).status for _ in range(2)] == [200, 200]
+        assert ((disk / "log/access.log").stat().st_size, squid_of(net, "full")) == (0, before)
+        (disk / "filler").unlink()
+        assert net.ask("GET", f"http://{SERVER}/", own).status == 200
+        eventually(lambda: (disk / "log/access.log").read_text().count("\n") == 1)
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Leave no block of it free."""
+    with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
