@@ -1,6 +1,7 @@
 """The checks of each role."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -54,8 +55,11 @@ def recorded(role: Role) -> list[str]:
 
 
 def own_role() -> Role:
-    """What this machine is."""
-    return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
+    """What this machine is; a gateway also where the service manager does not answer."""
+    with suppress(CommandError):
+        if links.router_runs() or services.units().get("tributary-router"):
+            return Role.ROUTER
+    return Role.GATEWAY
 
 
 def examine(role: Role, names: Sequence[str]) -> list[Finding]:
@@ -109,11 +113,11 @@ def _endpoints() -> Iterator[Finding]:
 
 
 def _listeners() -> Iterator[Finding]:
-    yield from services.judge_listeners(_listening(), list(filter(services.is_enabled, services.SERVICES.values())))
+    yield from services.judge_listeners(_listening(), services.units())
 
 
 def _console() -> Iterator[Finding]:
-    yield from services.judge_console(_listening(), enabled=services.is_enabled(services.CONSOLE))
+    yield from services.judge_console(_listening(), enabled=services.units().get(services.CONSOLE, False))
 
 
 def _listening() -> list[services.Listener]:

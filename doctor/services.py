@@ -2,19 +2,22 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from doctor.findings import Finding, State, ok
 from tributary.kernel.process import run
-from tributary.settings.errors import CommandError
+from tributary.settings.errors import CommandError, Exit
 
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
 CONSOLE = "tributary-console"
 
+_LISTING = ("systemctl", "list-unit-files", "--plain", "--no-legend", "--no-pager", "tributary-*")
+_STARTED = ("enabled", "enabled-runtime")
 _TIMEOUT = 10.0
 _VERSIONS = {"inet": ("IPv4", "IPv6"), "ip": ("IPv4",), "ip6": ("IPv6",)}
 """The IP versions of each table family (nft(8), ADDRESS FAMILIES)."""
@@ -43,41 +46,55 @@ def parse_listeners(tcp: str, multipath: str) -> list[Listener]:
 def _listed(printed: str) -> Iterable[tuple[str, str]]:
     for line in printed.splitlines():
         address = re.search(r"\S+:\d+(?=\s)", line)
-        process = re.search(r'users:\(\("([^"]+)"', line)
-        if address and process:
-            yield process[1], address[0]
+        # Of one that is activated by its socket both the service manager and the service have it.
+        processes = dict.fromkeys(re.findall(r'\("([^"]+)",pid=', line))
+        yield from ((process, address[0]) for process in processes if address)
 
 
-def is_enabled(unit: str) -> bool:
-    """Whether the service manager starts it by itself; no where there is none."""
-    try:
-        return run(["systemctl", "--quiet", "is-enabled", unit], timeout=_TIMEOUT).returncode == 0
-    except (OSError, CommandError):
-        return False
+def units() -> dict[str, bool]:
+    """The appliance's units that are installed, each with whether the service manager starts it by itself.
 
-
-def judge_listeners(listeners: Sequence[Listener], enabled: Collection[str]) -> list[Finding]:
-    """The converters that are ``enabled`` listen, and whichever listens does so with MPTCP. Without any that is
-    enabled, as beside a checkout, both are meant.
+    Empty where there are none, as beside a checkout, or no service manager; raises CommandError if it does not answer.
     """
-    meant = enabled or SERVICES.values()
-    heard = {listener.process for listener in listeners}
-    wanted = {process: unit for process, unit in SERVICES.items() if unit in meant or process in heard}
-    return [finding for process, unit in wanted.items() for finding in _judge_one(process, unit, listeners)]
+    if shutil.which(_LISTING[0]) is None:
+        return {}
+    done = run(_LISTING, timeout=_TIMEOUT)
+    if done.returncode and done.stderr:  # without any unit its exit code is 1 as well
+        raise CommandError(Exit.SYSTEM, f"{' '.join(_LISTING)}: {done.stderr.strip()}")
+    return parse_units(done.stdout)
 
 
-def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterable[Finding]:
-    own = [listener for listener in listeners if listener.process == process]
-    if not own:
-        yield _silent(unit)
-    elif not any(listener.multipath for listener in own):
-        where = ", ".join(listener.address for listener in own)
-        fix = (("systemctl", "restart", unit),)
-        advice = "it has to be started by its own unit"
-        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", fix, advice, cuts=True)
-    else:
-        where = ", ".join(listener.address for listener in own if listener.multipath)
-        yield ok(unit, f"takes MPTCP at {where}")
+def parse_units(printed: str) -> dict[str, bool]:
+    """From ``systemctl list-unit-files``: a service without its suffix. A template is none: its instances listen in
+    namespaces of their own.
+    """
+    listed = (line.split() for line in printed.splitlines() if "@" not in line)
+    return {words[0].removesuffix(".service"): words[1] in _STARTED for words in listed}
+
+
+def judge_listeners(listeners: Sequence[Listener], units: Mapping[str, bool]) -> Iterator[Finding]:
+    """The converters that are enabled among ``units`` listen, and whichever listens does so with MPTCP. Where no unit
+    is installed, as beside a checkout, both are meant.
+    """
+    for process, unit in SERVICES.items():
+        by_socket = units.get(f"{unit}.socket", False)
+        own = [each for each in listeners if each.process == process or (by_socket and _waits_for_first(each))]
+        if own or not units or units.get(unit) or by_socket:
+            yield _judge_one(unit, own) if own else _silent(f"{unit}.socket" if by_socket else unit)
+
+
+def _waits_for_first(listener: Listener) -> bool:
+    """Whether the service manager listens, until a first connection starts the service."""
+    return listener.process == "systemd" and listener.multipath
+
+
+def _judge_one(unit: str, own: Sequence[Listener]) -> Finding:
+    if with_mptcp := [listener.address for listener in own if listener.multipath]:
+        return ok(unit, f"takes MPTCP at {', '.join(dict.fromkeys(with_mptcp))}")
+    where = ", ".join(listener.address for listener in own)
+    fix = (("systemctl", "restart", unit),)
+    advice = "it has to be started by its own unit"
+    return Finding(unit, State.WRONG, f"takes TCP alone at {where}", fix, advice, cuts=True)
 
 
 def judge_console(listeners: Sequence[Listener], *, enabled: bool) -> list[Finding]:

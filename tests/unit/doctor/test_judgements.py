@@ -209,19 +209,49 @@ def test_listeners_are_known_by_process_and_by_mptcp() -> None:
 
 
 def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
-    findings = services.judge_listeners([Listener("squid", "*:3128", False)], ())
+    findings = list(services.judge_listeners([Listener("squid", "*:3128", False)], {}))
     assert [finding.message for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
     assert commands(findings[0]) == ["systemctl restart tributary-squid"]
     assert [finding.cuts for finding in findings] == [True, False]
     both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
-    assert states(*services.judge_listeners(both, ())) == ["ok", "ok"]
+    assert states(*services.judge_listeners(both, {})) == ["ok", "ok"]
 
 
 def test_a_converter_that_is_not_enabled_need_not_listen() -> None:
-    assert services.judge_listeners([], ["tributary-throttler"]) == []
-    (finding,) = services.judge_listeners([], ["tributary-converter"])
+    assert list(services.judge_listeners([], {"tributary-throttler": True})) == []
+    assert list(services.judge_listeners([], {"tributary-converter": False, "tributary-gateway": True})) == []
+    only = {"tributary-converter": True, "tributary-squid": False}
+    (finding,) = services.judge_listeners([], only)
     assert (finding.check, finding.message) == ("tributary-converter", "does not listen")
-    assert len(services.judge_listeners([Listener("squid", "*:3128", True)], ["tributary-converter"])) == 2
+    assert len(list(services.judge_listeners([Listener("squid", "*:3128", True)], only))) == 2
+
+
+def test_the_service_manager_listens_for_a_converter_that_its_socket_starts() -> None:
+    printed = (
+        'LISTEN 0 9 *:3128 *:* users:(("systemd",pid=1,fd=40))\n'
+        'LISTEN 0 9 *:3129 *:* users:(("systemd",pid=1,fd=41),("tributary-conve",pid=9,fd=3))\n'
+    )
+    listeners = services.parse_listeners('LISTEN 0 9 *:22 *:* users:(("systemd",pid=1,fd=42))\n', printed)
+    waiting, started = listeners[:1], listeners[1:3]
+    assert [each.process for each in started] == ["systemd", "tributary-conve"]
+    by_socket = {"tributary-converter.socket": True, "tributary-converter": False}
+    for found in (waiting, started):
+        (finding,) = services.judge_listeners(found, by_socket)
+        assert (finding.state, finding.message) == (State.OK, f"takes MPTCP at {found[0].address}")
+    (silent,) = services.judge_listeners(listeners[3:], by_socket)
+    assert commands(silent) == ["systemctl start tributary-converter.socket"]
+    assert states(*services.judge_listeners(waiting, {"tributary-converter": True})) == ["wrong"]
+
+
+def test_units_are_known_by_name_without_those_of_tenants() -> None:
+    printed = (
+        "tributary-converter.service disabled enabled\n"
+        "tributary-converter.socket  enabled-runtime disabled\n"
+        "tributary-converter@.service enabled enabled\n"
+        "tributary-doctor.service    static  -\n"
+    )
+    known = {"tributary-converter": False, "tributary-converter.socket": True, "tributary-doctor": False}
+    assert services.parse_units(printed) == known
 
 
 def test_a_console_that_is_enabled_listens() -> None:
