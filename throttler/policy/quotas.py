@@ -92,6 +92,8 @@ class Quotas:
         """The owners with an exhausted quota: always the same set."""
         self._counters: dict[int, _Counter] = {}
         self._due: list[tuple[int, int]] = []
+        self._starts: dict[Period, str] = {}
+        """Of the periods at the last renewal."""
 
     @property
     def next_reading(self) -> int | None:
@@ -132,7 +134,9 @@ class Quotas:
             return None
         meter = self._meters[counter.owner]
         had_some = bool(meter.left)
-        self._start_period(meter, _start(meter.quota.period, local))
+        start = _start(meter.quota.period, local)
+        if not _continues(meter.quota.period, meter.since, start):
+            meter.since, meter.used = start, 0
         meter.used += max(0, total - (total if counter.read is None else counter.read))
         counter.read = total
         self._plan(minor, counter, now)
@@ -148,20 +152,30 @@ class Quotas:
         self._due.clear()
 
     def renew(self, local: datetime) -> list[Owner]:
-        """Start new periods; returns the owners that have bytes left again."""
-        starts = {period: _start(period, local) for period in Period}
-        ended = [(owner, meter) for owner, meter in self._meters.items() if meter.since != starts[meter.quota.period]]
+        """Start new periods; returns the owners that have bytes left again.
+
+        By a clock that was behind a later period goes on: until the next one by this clock, lest it never ends where
+        the clock was ahead before.
+        """
+        before, self._starts = self._starts, {period: _start(period, local) for period in Period}
+        ended = [(owner, meter) for owner, meter in self._meters.items() if self._has_ended(meter, before)]
         if not ended:
             return []
         had_none = self.exhausted.copy()
         # Owners without usage and without a class are forgotten.
         present = {counter.owner for counter in self._counters.values()}
         for owner, meter in ended:
-            self._start_period(meter, starts[meter.quota.period])
+            meter.since, meter.used = self._starts[meter.quota.period], 0
             self._judge(owner, meter)
             if owner not in present:
                 del self._meters[owner]
         return list(had_none - self.exhausted)
+
+    def _has_ended(self, meter: _Meter, before: Mapping[Period, str]) -> bool:
+        period = meter.quota.period
+        start = self._starts[period]
+        is_next = before.get(period, start) < start
+        return meter.since != start and (is_next or not _continues(period, meter.since, start))
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Forget owners of removed rules, and adopt changed quotas."""
@@ -177,7 +191,7 @@ class Quotas:
         return [(owner, meter.since, meter.used) for owner, meter in self._meters.items()]
 
     def load(self, entries: Iterable[Mapping[str, Any]], rules: Iterable[Rule], local: datetime) -> None:
-        """Load what ``as_json`` gave, for rules and periods that are still the same.
+        """Load what ``as_json`` gave, for rules and periods that are still the same, or later ones by a clock put back.
 
         Raises KeyError, TypeError or ValueError for anything else.
         """
@@ -185,7 +199,7 @@ class Quotas:
         found: dict[Owner, _Meter] = {}
         for entry in entries:
             quota = quotas.get(entry["rule"])
-            if quota is not None and entry["since"] == _start(quota.period, local):
+            if quota is not None and _continues(quota.period, entry["since"], _start(quota.period, local)):
                 owner = Owner(entry["rule"], SharedBy(entry["shared_by"]), entry["owner"])
                 found[owner] = _Meter(quota, entry["since"], int(entry["used"]))
         self._meters |= found
@@ -209,10 +223,6 @@ class Quotas:
             del self._meters[owner]
             self.exhausted.discard(owner)
 
-    def _start_period(self, meter: _Meter, since: str) -> None:
-        if since != meter.since:
-            meter.since, meter.used = since, 0
-
     def _plan(self, minor: int, counter: _Counter, now: int) -> None:
         meter = self._meters[counter.owner]
         shortest = 8 * SECOND * meter.quota.size.amount // _ACCURACY // counter.speed // 2
@@ -224,3 +234,8 @@ class Quotas:
 
 def _start(period: Period, local: datetime) -> str:
     return period_start(period, local).replace(tzinfo=None).isoformat()
+
+
+def _continues(period: Period, since: str, start: str) -> bool:
+    """Whether the period since then is the one that began at ``start``, or a later one: the clock was put back."""
+    return since == start or (since > start and since == _start(period, datetime.fromisoformat(since)))

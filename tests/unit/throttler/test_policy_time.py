@@ -1,4 +1,4 @@
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -118,6 +118,36 @@ def test_what_was_used_survives_a_restart_in_the_same_period_only(quotas: Quotas
     again.load(as_json(quotas.used()), [RULE], SATURDAY.replace(hour=20))
     tomorrow.load(as_json(quotas.used()), [RULE], SATURDAY.replace(day=22))
     assert again.exhausted == {OWNER} and tomorrow.exhausted == frozenset()
+
+
+@pytest.mark.parametrize("behind", [timedelta(hours=15), timedelta(days=20_000)])
+def test_a_clock_that_is_behind_gives_no_new_quota(quotas: Quotas, behind: timedelta) -> None:
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    again, early = Quotas(), SATURDAY - behind
+    again.load(as_json(quotas.used()), [RULE], early)
+    again.open(1, OWNER, RULE, 0, early)
+    assert again.renew(early) == [] and again.exhausted == {OWNER}
+    again.read(1, 7, SECOND, early)
+    assert again.renew(SATURDAY) == [] and again.used() == [(OWNER, "2026-11-21T00:00:00", 100_000_007)]
+    assert again.renew(SATURDAY + timedelta(days=1)) == [OWNER]
+
+
+def test_a_clock_that_was_ahead_takes_no_more_than_the_rest_of_a_period(quotas: Quotas) -> None:
+    ahead = SATURDAY + timedelta(days=20_000)
+    quotas.renew(ahead)
+    quotas.read(1, 100_000_000, SECOND, ahead)
+    assert quotas.renew(SATURDAY) == [] and quotas.exhausted == {OWNER}
+    assert quotas.renew(SATURDAY + timedelta(days=1)) == [OWNER]
+
+
+def test_a_quota_that_gets_another_period_starts_again(quotas: Quotas) -> None:
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    monthly = RULE.model_copy(update={"quota": Quota(Size.parse("100MB"), Period.MONTH)})
+    again = Quotas()
+    again.load(as_json(quotas.used()), [monthly], SATURDAY)
+    assert again.used() == []
+    quotas.set_rules([monthly])
+    assert quotas.renew(SATURDAY) == [OWNER]
 
 
 def test_a_larger_quota_after_a_reload_is_not_exhausted(quotas: Quotas) -> None:
