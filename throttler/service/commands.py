@@ -29,6 +29,7 @@ from throttler.steering import steerer
 from throttler.steering.learned import ClientPath, client_path
 from throttler.steering.steerer import Steerer, Turns
 from tributary.daemons.control import Request, Response, trial_seconds
+from tributary.daemons.logs import Level, Log
 from tributary.kernel import interfaces
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings import files
@@ -52,6 +53,7 @@ class Commands:
         source: Source,
         feed: Feed,
         reload_in: Callable[[float | None], None],
+        log: Log,
     ) -> None:
         self.reporter = Reporter(self._snapshot)
         self._file = file
@@ -60,6 +62,7 @@ class Commands:
         self._engine = engine
         self._source = source
         self._feed, self._reload_in = feed, reload_in
+        self._log = log
         self._steerer = Steerer(self._path_of)
         self.steering = Turns(self._steerer, self.reporter.do)
         self.steering_mode = policy.steering.mode
@@ -106,7 +109,16 @@ class Commands:
         """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
 
-    def require_steering(self, policy: Policy) -> None:
+    def begin_steering(self) -> None:
+        """Steer by the policy. Where that cannot be done its limits are kept, also after a boot that lost a sysctl."""
+        try:
+            self._require_steering(self.policy)
+            self.steering_mode = self.policy.steering.mode
+        except CommandError as failure:
+            self.steering_mode = SteeringMode.OFF
+            self._log.event("not steered", Level.ERROR, reason=str(failure))
+
+    def _require_steering(self, policy: Policy) -> None:
         """Raise CommandError, exit 69, if the policy's steering cannot be done here."""
         mode = policy.steering.mode
         if mode is not SteeringMode.OFF and self._source.kind is not SourceKind.KERNEL:
@@ -133,6 +145,7 @@ class Commands:
         """Take another policy until a reload, and reload by itself after some seconds."""
         seconds = trial_seconds(asked)
         policy = model.parse(asked["settings"], asked["name"], self._file)
+        self._require_steering(policy)
         try:
             return self._change_all(policy)
         finally:
@@ -162,9 +175,8 @@ class Commands:
         return self._change(policy, self._runtime | {name})
 
     def _change_all(self, policy: Policy) -> Response:
-        self.require_steering(policy)
         answer = self._change(policy, frozenset())
-        self.steering_mode = policy.steering.mode
+        self.begin_steering()
         return answer
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
-from throttler.policy.values import SteeringMode
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
@@ -104,7 +103,8 @@ class Daemon:
         self._next_save = 0.0
         watched = (source, self._interfaces, self._ruleset)
         self._loop = Loop(signals, _STOP, servers, watched, log)
-        self._commands = Commands(options.policy, policy, self._engine, source, self._feed, self._loop.reload_in)
+        reload_in = self._loop.reload_in
+        self._commands = Commands(options.policy, policy, self._engine, source, self._feed, reload_in, log)
 
     def run(self) -> None:
         """Run until a stop signal. When nft or tc fails, everything is removed and installed again."""
@@ -118,7 +118,7 @@ class Daemon:
     def _run(self) -> None:
         last_failure = float("-inf")
         self._there = interfaces.numbers()
-        self._begin_steering()
+        self._commands.begin_steering()
         self._commands.watch(self._commands.policy, self._there)
         self._log_absent(self._there.keys())
         plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
@@ -132,14 +132,6 @@ class Daemon:
                 last_failure = time.monotonic()
             self._log.event("reset", Level.WARNING, reason=str(failed.failure))
             plan = self._handle([*(event for each in self._follow(there) for event in each), KernelReset()])
-
-    def _begin_steering(self) -> None:
-        """Limits are kept in any case, also after a boot that lost a sysctl."""
-        try:
-            self._commands.require_steering(self._commands.policy)
-        except CommandError as failure:
-            self._commands.steering_mode = SteeringMode.OFF
-            self._log.event("not steered", Level.ERROR, reason=str(failure))
 
     def _run_with(self, plan: Plan) -> StepFailed | None:
         """Install ``plan``, and run until a stop signal; returns the failure that ended it otherwise.
