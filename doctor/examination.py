@@ -10,8 +10,8 @@ from doctor import data_integrity, kernel, limits, links, multipath, path, servi
 from doctor.findings import Finding, State
 from tributary.kernel import sysctl
 from tributary.kernel.mptcp_switch import SWITCH
-from tributary.kernel.process import run
-from tributary.settings.errors import CommandError
+from tributary.kernel.process import output
+from tributary.settings.errors import CommandError, Exit, refused
 from tributary.settings.hosts import joined
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
@@ -65,7 +65,15 @@ def own_role() -> Role:
 def examine(role: Role, names: Sequence[str]) -> list[Finding]:
     """The findings of these checks of the role."""
     known = checks(role)
-    return [_named(finding, name) for name in names for finding in known[name]()]
+    return [_named(finding, name) for name in names for finding in _found(name, known[name])]
+
+
+def _found(name: str, check: Check) -> Iterator[Finding]:
+    """What ``check`` finds; of a program that fails or hangs nothing follows about the machine."""
+    try:
+        yield from check()
+    except CommandError as failure:
+        yield Finding(name, State.UNKNOWN, str(failure))
 
 
 def _named(finding: Finding, name: str) -> Finding:
@@ -84,8 +92,8 @@ def _multipath() -> Iterator[Finding]:
     switch = sysctl.read(SWITCH)
     yield multipath.judge_switch(switch)
     if switch is not None:
-        yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
         yield from multipath.judge_counters(multipath.parse_counters(Path("/proc/net/netstat").read_text()))
+        yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
 
 
 def _integrity() -> Iterator[Finding]:
@@ -125,7 +133,7 @@ def _listening() -> list[services.Listener]:
 
 
 def _firewall() -> Iterator[Finding]:
-    yield services.judge_firewall(services.parse_ruleset(_printed("nft", "-json", "list", "ruleset")))
+    yield services.judge_firewall(services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset")))
 
 
 def _limits() -> Iterator[Finding]:
@@ -140,11 +148,9 @@ def _clock() -> Iterator[Finding]:
 
 
 def _printed(*command: str) -> str:
-    """The output of ``command``; empty if it is missing or fails."""
-    try:
-        return run(command, timeout=_TIMEOUT).stdout
-    except (OSError, CommandError):
-        return ""
+    """What ``command`` prints; raises CommandError if it is missing, fails or hangs."""
+    with refused(Exit.SYSTEM, command[0], "cannot be run"):
+        return output(command, timeout=_TIMEOUT)
 
 
 _EVERYWHERE = frozenset(Role)

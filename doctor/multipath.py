@@ -23,7 +23,9 @@ def parse_counters(netstat: str) -> dict[str, int]:
 
 def judge_limits(limits: Mapping[str, int]) -> Finding:
     """Whether a session may have further subflows."""
-    subflows = limits.get("subflows", 0)
+    subflows = limits.get("subflows")
+    if subflows is None:
+        return Finding(_CHECK, State.UNKNOWN, "ip does not say how many subflows a session may have")
     if subflows >= _LEAST_SUBFLOWS:
         return ok(_CHECK, f"a session may have {subflows} subflows beside its first")
     fix = ("ip", "mptcp", "limits", "set", "subflows", "8")

@@ -111,7 +111,7 @@ def _silent(unit: str) -> Finding:
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
-    """From ``nft -json list ruleset``: for each IP version some chain drops input that no rule accepts."""
+    """From ``nft --terse -json list ruleset``: for each IP version some chain drops input that no rule accepts."""
     chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
     guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
     names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
@@ -127,5 +127,7 @@ def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
 
 
 def parse_ruleset(printed: str) -> Mapping[str, Any]:
-    """nft's output as JSON, empty without output."""
-    return dict(json.loads(printed)) if printed.strip() else {}
+    """nft's output as JSON, which says its version at least; raises CommandError without output."""
+    if not printed.strip():
+        raise CommandError(Exit.SYSTEM, "nft printed no ruleset")
+    return dict(json.loads(printed))

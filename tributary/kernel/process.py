@@ -17,6 +17,7 @@ _PACKAGES = {
     "sfdisk": "fdisk",
     "ss": "iproute2",
     "tc": "iproute2",
+    "timedatectl": "systemd",
     "unshare": "util-linux",
     "wg": "wireguard-tools",
 }

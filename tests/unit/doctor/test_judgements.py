@@ -79,7 +79,9 @@ def test_settings_that_go_together_stay_where_the_kernel_lacks_one(tmp_path: Pat
     assert states(*alone) == ["note", "wrong"]
 
 
-@pytest.mark.parametrize(("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "ok"), ("subflows 0", "wrong")])
+@pytest.mark.parametrize(
+    ("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "ok"), ("subflows 0", "wrong"), ("", "unknown")]
+)
 def test_a_session_needs_further_subflows(printed: str, state: str) -> None:
     assert states(multipath.judge_limits(multipath.parse_limits(printed))) == [state]
 
@@ -283,7 +285,7 @@ def test_a_firewall_drops_what_comes_in_by_both_ip_versions(families: str, polic
     finding = services.judge_firewall({"nftables": [{"metainfo": {}}, *chains]})
     assert states(finding) == [state]
     assert told in finding.message
-    assert states(services.judge_firewall(services.parse_ruleset(""))) == ["wrong"]
+    assert states(services.judge_firewall(services.parse_ruleset('{"nftables": []}'))) == ["wrong"]
 
 
 def test_room_for_connections() -> None:

@@ -1,0 +1,73 @@
+"""Programs that fail or hang: what they would have shown is not known, and nothing is wrong with the machine."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from doctor import examination, services
+from doctor.examination import Role, examine
+from doctor.findings import Finding, State
+from tributary.kernel import sysctl
+
+Playing = Callable[[str, str], None]
+
+
+@pytest.fixture
+def playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playing:
+    """Puts a script before the real program of that name."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path)
+    (tmp_path / "net/mptcp").mkdir(parents=True)
+    (tmp_path / "net/mptcp/enabled").write_text("1")
+
+    def play(program: str, script: str) -> None:
+        (tmp_path / program).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / program).chmod(0o755)
+
+    for program in ("ss", "systemctl", "nft", "ip"):
+        play(program, "exit 0")
+    return play
+
+
+def unclear(name: str) -> list[Finding]:
+    """The findings of a check but for what is in order, none of which may be wrong."""
+    found = [each for each in examine(Role.GATEWAY, [name]) if each.state not in (State.OK, State.NOTE)]
+    assert {each.state for each in found} == {State.UNKNOWN}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("firewall", "nft"), ("mptcp", "ip"), ("listeners", "ss"), ("listeners", "systemctl")]
+)
+def test_of_a_program_that_fails_or_hangs_nothing_is_found_but_that(
+    name: str, program: str, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playing(program, "echo Operation not permitted >&2; exit 1")
+    (failed,) = unclear(name)
+    assert program in failed.message and failed.message.endswith(": Operation not permitted")
+    monkeypatch.setattr(examination, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(services, "_TIMEOUT", 0.2)
+    playing(program, "sleep 60")
+    (hung,) = unclear(name)
+    assert "did not end in 0.2 s" in hung.message
+
+
+@pytest.mark.usefixtures("playing")
+@pytest.mark.parametrize(("name", "program"), [("firewall", "nft"), ("mptcp", "ip")])
+def test_of_a_program_that_prints_nothing_nothing_is_known(name: str, program: str) -> None:
+    (silent,) = unclear(name)
+    assert program in silent.message
+
+
+@pytest.mark.usefixtures("playing")
+def test_without_listeners_or_units_both_converters_are_missing() -> None:
+    assert [each.state for each in examine(Role.GATEWAY, ["listeners"])] == [State.WRONG, State.WRONG]
+
+
+def test_a_service_manager_that_does_not_answer_makes_it_no_router(playing: Playing) -> None:
+    playing("systemctl", "echo 'tributary-router.service enabled enabled'")
+    assert examination.own_role() is Role.ROUTER
+    playing("systemctl", "echo Failed to connect to bus >&2; exit 1")
+    assert examination.own_role() is Role.GATEWAY
