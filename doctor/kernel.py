@@ -158,7 +158,10 @@ PROBES = (
 
 
 def examine(probes: Iterable[Probe] = PROBES) -> list[Finding]:
-    """Try each of ``probes``, which takes root."""
+    """Try each of ``probes``, which takes root and, in a container, CAP_SYS_ADMIN."""
+    if not works("true"):
+        advice = "examine the machine itself, or give this container CAP_SYS_ADMIN"
+        return [Finding("kernel", State.UNKNOWN, "cannot make a network namespace here", advice=advice)]
     return [_finding(probe, works(probe.script)) for probe in probes]
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor import kernel
 from doctor.kernel import PROBES, Probe, examine
 from tributary.paths import ROOT
 
@@ -28,9 +29,18 @@ def test_no_option_is_in_two_fragments() -> None:
 
 
 @pytest.mark.parametrize(("required", "state"), [(True, "wrong"), (False, "note")])
-def test_a_missing_feature_is_named_with_what_becomes_of_the_appliance(required: bool, state: str) -> None:
+def test_a_missing_feature_is_named_with_what_becomes_of_the_appliance(
+    required: bool, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "works", lambda script: script == "true")
     missing = Probe("htb", "warp drive", "false", "it is slow", required)
     (finding,) = examine([missing])
     assert finding.state.value == state
     assert finding.message == "no warp drive: it is slow"
     assert "kernel-config/htb.config" in finding.advice
+
+
+def test_where_no_namespace_can_be_made_nothing_is_known_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "works", lambda _script: False)
+    (finding,) = examine()
+    assert (finding.state.value, finding.message) == ("unknown", "cannot make a network namespace here")
