@@ -52,7 +52,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
-        self._tokens: dict[FourTuple, int] = {}
+        self._known: dict[FourTuple, tuple[int, bool]] = {}
         self.unexpected: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Sessions:
 
     @property
     def subflows(self) -> int:
-        return len(self._tokens)
+        return len(self._known)
 
     def get(self, token: int) -> Session | None:
         """The session that ``token`` names, if it is there."""
@@ -71,12 +71,12 @@ class Sessions:
 
     def with_subflow(self, name: FourTuple) -> Session | None:
         """The session that has this subflow, if one does."""
-        token = self._tokens.get(name)
-        return None if token is None else self._sessions[token]
+        known = self._known.get(name)
+        return None if known is None else self._sessions[known[0]]
 
-    def known(self) -> dict[FourTuple, int]:
-        """All subflows, each with its session's token."""
-        return self._tokens.copy()
+    def known(self) -> dict[FourTuple, tuple[int, bool]]:
+        """All subflows, each with its session's token, and whether it is a backup."""
+        return self._known.copy()
 
     def on_interfaces(self, names: Collection[str]) -> list[FourTuple]:
         return [one.name for session in self for one in session.subflows if one.interface in names]
@@ -98,7 +98,7 @@ class Sessions:
             case SessionClosed():
                 session = self._sessions.pop(event.token, None)
                 for subflow in session.subflows if session else ():
-                    del self._tokens[subflow.name]
+                    del self._known[subflow.name]
             case AddressAnnounced():
                 self._announce(event.token, (event.address_id, event.address))
             case AddressRemoved():
@@ -107,14 +107,14 @@ class Sessions:
 
     def _establish(self, event: SubflowEstablished) -> int:
         """Returns the token of the session that had the subflow before, or else the event's own."""
-        before = self._tokens.get(event.subflow, event.token)
+        before, _ = self._known.get(event.subflow, (event.token, event.backup))
         if before != event.token:
             self._close(SubflowClosed(event.time, before, event.subflow, Ended.REPLACED))
         session = self._sessions.get(event.token) or Session(event.token, event.time, ())
         new = Subflow(event.subflow, event.interface, event.address_id, event.initial, event.backup, event.time)
         others = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
         self._sessions[event.token] = replace(session, subflows=(*others, new))
-        self._tokens[event.subflow] = event.token
+        self._known[event.subflow] = event.token, event.backup
         return before
 
     def _set_backup(self, event: SubflowPriority) -> None:
@@ -125,12 +125,13 @@ class Sessions:
                 for subflow in session.subflows
             )
             self._sessions[event.token] = replace(session, subflows=changed)
+            self._known[event.subflow] = event.token, event.backup
 
     def _close(self, event: SubflowClosed) -> None:
         session = self._with_subflow(event)
         if session is None:
             return
-        del self._tokens[event.subflow]
+        del self._known[event.subflow]
         rest = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
         if rest:
             self._sessions[event.token] = replace(session, subflows=rest)
@@ -146,7 +147,8 @@ class Sessions:
         self._sessions[token] = replace(session, announced=(*rest, *((new,) if new else ()))[-ANNOUNCED:])
 
     def _with_subflow(self, event: SubflowPriority | SubflowClosed) -> Session | None:
-        if self._tokens.get(event.subflow) == event.token:
-            return self._sessions[event.token]
+        session = self.with_subflow(event.subflow)
+        if session is not None and session.token == event.token:
+            return session
         self.unexpected[f"unexpected {type(event).__name__}"] += 1
         return None

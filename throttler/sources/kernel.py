@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -113,7 +113,7 @@ class _Scan:
     took: float
 
 
-def _scan_sockets(known: Mapping[FourTuple, int]) -> _Scan | None:
+def _scan_sockets(known: sockets.Known) -> _Scan | None:
     """Scan the sockets; None if that failed. 100,000 subflows take two seconds."""
     began, now = time.monotonic(), time.monotonic_ns()
     try:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from tributary.closing import Closing
+from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event
 from tributary.mptcp.four_tuple import FourTuple
 
@@ -19,8 +20,8 @@ class SourceKind(StrEnum):
     SNIFFER = "sniffer"
 
 
-Known = Callable[[], Mapping[FourTuple, int]]
-"""All subflows that the consumer knows, each with its session's token."""
+Known = Callable[[], sockets.Known]
+"""All subflows that the consumer knows."""
 
 
 class Source(Closing):

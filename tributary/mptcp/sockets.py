@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tributary.kernel import sysctl
 from tributary.kernel.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
-from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
+from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.mptcp.path_manager import InterfaceOf, address6
@@ -46,6 +46,10 @@ _JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _BACKUP_LOCAL, _ESTABLISHED = (1 << b
 _RTT, _WINDOW, _SENT_AGAIN, _BYTES_ACKED = 68, 80, 100, 120
 _SENDING_TIMES = struct.Struct("=QQQQ")
 _DELIVERY_RATE = 160
+
+
+Known = Mapping[FourTuple, tuple[int, bool]]
+"""The token of each subflow's session, and whether it is a backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +117,23 @@ def _established(found: _Found, now: int) -> SubflowEstablished:
     )
 
 
-def differences(known: Mapping[FourTuple, int], found: Snapshot, interface_of: InterfaceOf, now: int) -> list[Event]:
-    """The events that bring ``known`` subflows, each with its token, to what was found."""
+def differences(known: Known, found: Snapshot, interface_of: InterfaceOf, now: int) -> list[Event]:
+    """The events that bring the ``known`` subflows to what was found."""
     there = {event.subflow: event.token for event in found.subflows}
     closed = [
         SubflowClosed(now, token, subflow, Ended.GONE)
-        for subflow, token in known.items()
+        for subflow, (token, _) in known.items()
         if there.get(subflow) != token
     ]
-    new = [event for event in found.subflows if known.get(event.subflow) != event.token]
-    return [*closed, *(replace(event, interface=interface_of(event.subflow) or "") for event in new)]
+    return [*closed, *(event for each in found.subflows for event in _news(each, known, interface_of, now))]
+
+
+def _news(found: SubflowEstablished, known: Known, interface_of: InterfaceOf, now: int) -> Iterator[Event]:
+    token, backup = known.get(found.subflow, (None, False))
+    if token != found.token:
+        yield replace(found, interface=interface_of(found.subflow) or "")
+    elif backup != found.backup:
+        yield SubflowPriority(now, found.token, found.subflow, found.backup)
 
 
 def traffic() -> dict[FourTuple, Traffic]:

@@ -6,7 +6,7 @@ What comes when is for the test to say here, which no kernel would do as asked.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ from throttler.sources import kernel
 from throttler.sources.kernel import KernelEvents
 from tributary.kernel import routes
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
+from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost
 from tributary.mptcp.sockets import Snapshot
@@ -80,20 +80,20 @@ def eventually(found: Callable[[], object]) -> None:
 
 def test_a_scan_delays_no_event_and_what_it_finds_comes_when_it_has_ended(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
-    assert source.events(lambda: {ONE: 7}) == []
+    assert source.events(lambda: {ONE: (7, False)}) == []
     told.queue.append(opened(TWO, 8))
-    assert [event.token for event in source.events(lambda: {ONE: 7})] == [8]
+    assert [event.token for event in source.events(lambda: {ONE: (7, False)})] == [8]
     assert not source.has_pending
     told.sockets = [opened(THREE, 9)]
     told.may_end.set()
     eventually(lambda: source.has_pending)
-    found = source.events(lambda: {ONE: 7, TWO: 8})
+    found = source.events(lambda: {ONE: (7, False), TWO: (8, False)})
     assert [(type(event), event.token) for event in found] == [(SubflowClosed, 7), (SubflowEstablished, 9)]
 
 
 def test_what_came_while_the_sockets_were_scanned_is_newer(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
-    known = {ONE: 7}
+    known = {ONE: (7, False)}
     source.events(lambda: known)
     # One ends and another begins; the scan has passed the one and not reached the other.
     told.queue += [SubflowClosed(1, 7, ONE, Ended.RESET), opened(TWO, 8)]
@@ -101,14 +101,26 @@ def test_what_came_while_the_sockets_were_scanned_is_newer(world: tuple[Kernel, 
     told.sockets = [opened(ONE, 7)]
     told.may_end.set()
     eventually(lambda: source.has_pending)
-    assert source.events(lambda: {TWO: 8}) == []
+    assert source.events(lambda: {TWO: (8, False)}) == []
 
 
 def test_a_scan_that_began_before_events_were_lost_does_not_count(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
     source.events(dict)
     told.queue.append(EventsLost())
-    assert source.events(lambda: {ONE: 7}) == []
+    assert source.events(lambda: {ONE: (7, False)}) == []
     told.may_end.set()
     eventually(lambda: source.has_pending)
-    assert [(type(event), event.token) for event in source.events(lambda: {ONE: 7})] == [(SubflowClosed, 7)]
+    assert [(type(event), event.token) for event in source.events(lambda: {ONE: (7, False)})] == [(SubflowClosed, 7)]
+
+
+def test_a_backup_whose_event_was_lost_is_one_after_the_scan(world: tuple[Kernel, KernelEvents]) -> None:
+    told, source = world
+    known = {ONE: (7, False), TWO: (8, True)}
+    told.queue.append(EventsLost())
+    assert source.events(lambda: known) == []
+    told.sockets = [replace(opened(ONE, 7), backup=True), replace(opened(TWO, 8), backup=True)]
+    told.may_end.set()
+    eventually(lambda: source.has_pending)
+    (event,) = source.events(lambda: known)
+    assert isinstance(event, SubflowPriority) and (event.subflow, event.backup) == (ONE, True)

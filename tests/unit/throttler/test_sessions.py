@@ -54,6 +54,13 @@ def test_a_closed_session_goes_with_its_subflows() -> None:
     assert len(after(OPENED, JOIN, SessionClosed(3, 7, Ended.FASTCLOSE))) == 0
 
 
+def test_what_is_known_has_the_backup_flag_that_was_told_last() -> None:
+    sessions = after(OPENED, JOIN, SubflowPriority(3, 7, JOINED, backup=True))
+    assert sessions.known() == {FIRST: (7, False), JOINED: (7, True)}
+    sessions.apply(SubflowPriority(4, 7, JOINED, backup=False))
+    assert sessions.known()[JOINED] == (7, False)
+
+
 def test_the_same_subflow_twice_is_one_subflow() -> None:
     session = after(OPENED, JOIN, JOIN).get(7)
     assert session is not None and len(session.subflows) == 2
@@ -62,12 +69,12 @@ def test_the_same_subflow_twice_is_one_subflow() -> None:
 def test_a_subflow_of_another_session_takes_the_place_of_one_with_its_addresses_and_ports() -> None:
     sessions = after(OPENED, JOIN)
     assert sessions.apply(SubflowEstablished(3, 8, FIRST, "wired", initial=True)) == {7, 8}
-    assert sessions.known() == {FIRST: 8, JOINED: 7}
+    assert sessions.known() == {FIRST: (8, False), JOINED: (7, False)}
     # The end of the old one is told late, or not at all.
     assert sessions.apply(SubflowClosed(4, 7, FIRST, Ended.RESET)) == {7}
     sessions.apply(SubflowEstablished(5, 9, JOINED, "wireless", initial=True))
     sessions.apply(SessionClosed(6, 7, Ended.CLOSED))
-    assert sessions.known() == {FIRST: 8, JOINED: 9}
+    assert sessions.known() == {FIRST: (8, False), JOINED: (9, False)}
     assert [session.token for session in sessions] == [8, 9]
 
 

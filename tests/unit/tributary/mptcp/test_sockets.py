@@ -1,8 +1,9 @@
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
+from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Snapshot, differences
 
@@ -25,17 +26,26 @@ def test_what_is_new_comes_with_the_interface_of_its_route() -> None:
 
 
 def test_what_is_known_and_there_is_no_event() -> None:
-    assert differences({FIRST: 7}, found((FIRST, 7)), interface_of, NOW) == []
+    assert differences({FIRST: (7, False)}, found((FIRST, 7)), interface_of, NOW) == []
 
 
 def test_what_is_not_there_any_more_is_gone() -> None:
-    events = differences({FIRST: 7, JOINED: 7}, found((FIRST, 7)), interface_of, NOW)
+    events = differences({FIRST: (7, False), JOINED: (7, False)}, found((FIRST, 7)), interface_of, NOW)
     assert events == [SubflowClosed(NOW, 7, JOINED, Ended.GONE)]
 
 
 def test_a_port_that_another_session_uses_now_is_gone_and_new() -> None:
-    events = differences({FIRST: 7}, found((FIRST, 8)), interface_of, NOW)
+    events = differences({FIRST: (7, False)}, found((FIRST, 8)), interface_of, NOW)
     assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]
+
+
+def test_a_backup_flag_that_differs_is_set_right() -> None:
+    backup = replace(found((FIRST, 7)).subflows[0], backup=True)
+    told = {False: found((FIRST, 7)), True: Snapshot((backup,), fallbacks=0)}
+    for known in (False, True):
+        assert differences({FIRST: (7, known)}, told[known], interface_of, NOW) == []
+        events = differences({FIRST: (7, known)}, told[not known], interface_of, NOW)
+        assert events == [SubflowPriority(NOW, 7, FIRST, not known)]
 
 
 def test_all_tcp_sockets_are_counted_also_those_that_have_nothing_to_do_with_mptcp() -> None:
