@@ -172,7 +172,8 @@ class Report:
 
 
 def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
-    found = snapshot.counts + counts
+    found = snapshot.counts.copy()
+    found.update(counts)  # the sum of two counters would be without zeros
     found["throttled in a shared class: no class of their own was free"] = snapshot.shared
     found["not throttled: no class was free"] = snapshot.refused
     found["not throttled: the nft map was full"] = snapshot.unmapped

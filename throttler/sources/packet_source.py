@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from selectors import EVENT_READ, EpollSelector
 
+from throttler.sources.limits import Count
 from throttler.sources.sniffer import ReorderBuffer, Sniffer, complete_until
 from throttler.sources.source import BATCH, Known, Source, SourceKind
 from throttler.sources.tracker import Tracker
@@ -95,4 +96,5 @@ class PacketSource(Source):
         return {name: sniffer.counts() for name, (_, sniffer) in self._sniffers.items()}
 
     def counts(self) -> Counter[str]:
-        return Counter({str(name): count for name, count in self._tracker.counts.items()})
+        """All of them from the start: what appears with its first event has no increase then, for Prometheus."""
+        return Counter({str(name): self._tracker.counts[name] for name in Count})

@@ -2,12 +2,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
+from tests.unit.prometheus import samples
 from tests.unit.throttler.test_engine import FIRST, SESSION, policy_of
 from throttler.policy.decide import Matcher
 from throttler.policy.model import with_rule
@@ -19,6 +21,8 @@ from throttler.service.query import SessionQuery
 from throttler.service.query import check as check_query
 from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
+from throttler.sources.limits import Count
+from throttler.sources.packet_source import PacketSource
 from throttler.sources.source import SourceKind
 from tributary.kernel.htb import ClassStatistics
 from tributary.mptcp import sockets
@@ -229,3 +233,10 @@ def test_sockets_are_read_only_where_there_are_not_too_many_of_any_kind(monkeypa
     assert measure(()).subflows == found
     monkeypatch.setattr(sockets, "count", lambda: MEASURED + 1)
     assert measure(()).subflows == {}
+
+
+def test_a_counter_of_the_sniffer_is_there_before_its_first_event(engine: Engine) -> None:
+    with PacketSource() as source:
+        page = Exporter().page(replace(of(engine), counts=source.counts()).whole)
+    shown = samples(page, "tributary_throttler")
+    assert {name: shown.get(("events_total", (str(name),))) for name in Count} == dict.fromkeys(Count, 0)
