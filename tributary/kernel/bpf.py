@@ -9,6 +9,8 @@ NET = 0xFFF0_0000
 """SKF_NET_OFF: offsets from here on are from the network header."""
 PROTOCOL = 0xFFFF_F000
 """SKF_AD_OFF + SKF_AD_PROTOCOL: the EtherType."""
+VLAN_TAG, HAS_VLAN_TAG = 0xFFFF_F02C, 0xFFFF_F030
+"""SKF_AD_OFF + SKF_AD_VLAN_TAG, and SKF_AD_VLAN_TAG_PRESENT: the tag that the kernel has taken off a frame."""
 
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 # Instruction codes of linux/bpf_common.h and linux/filter.h.

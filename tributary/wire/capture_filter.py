@@ -1,7 +1,8 @@
 """The capture filter: a classic BPF program that lets only handshakes, ends and rare MPTCP signals through to Python.
 
 It accepts TCP segments, over IPv4 without fragments and IPv6 without extension headers, that have SYN, FIN or RST set
-or carry an MPTCP option other than DSS. So neither data nor acknowledgements of data are ever copied to user space.
+or carry an MPTCP option other than DSS, unless they are a VLAN's, which has an interface of its own. So neither data
+nor acknowledgements of data are ever copied to user space.
 All offsets are from the network header (SKF_NET_OFF), so that any link layer does.
 """
 
@@ -13,6 +14,8 @@ from tributary.wire.segments import Flags
 SNAP = 192
 """Bytes kept of an accepted packet: link layer, IP with options and TCP with options fit."""
 
+_VLAN = 0xFFF
+"""The number in a tag; 0 says a priority alone (IEEE 802.1Q section 9.6)."""
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6, _TCP = 0x0800, 0x86DD, 6
 _IPV4_PROTOCOL, _IPV4_FRAGMENT, _IPV6_NEXT_HEADER, _IPV6_HEADER = 9, 6, 6, 40
 _FRAGMENT_BITS = 0x3FFF
@@ -29,7 +32,18 @@ _ACCEPT = Instruction(bpf.RETURN, SNAP)
 
 def program() -> tuple[Instruction, ...]:
     """The whole filter."""
-    return (*_network_layer(), *_tcp_flags(), *_options())
+    return (*_no_vlan(), *_network_layer(), *_tcp_flags(), *_options())
+
+
+def _no_vlan() -> tuple[Instruction, ...]:
+    """Before Linux 6.2 a tag may be an old one where none is present."""
+    return (
+        Instruction(bpf.LOAD_WORD, bpf.HAS_VLAN_TAG),
+        Instruction(bpf.JUMP_EQUAL, 0, yes=3),
+        Instruction(bpf.LOAD_WORD, bpf.VLAN_TAG),
+        Instruction(bpf.JUMP_SET, _VLAN, no=1),
+        _REJECT,
+    )
 
 
 def _network_layer() -> tuple[Instruction, ...]:

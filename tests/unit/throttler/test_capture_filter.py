@@ -15,9 +15,9 @@ from tributary.wire.options import ParseError, Subtype, Unparsed, parse
 PROGRAM = capture_filter.program()
 
 
-def run(program: tuple[Instruction, ...], packet: bytes) -> int:
+def run(program: tuple[Instruction, ...], packet: bytes, tag: int | None = None) -> int:
     """What ``program`` returns for ``packet``, which starts at the network header; 0 for a load past its end."""
-    machine = Machine(packet)
+    machine = Machine(packet, tag)
     while (step := program[machine.at]).code != bpf.RETURN:
         machine.at += 1
         try:
@@ -28,8 +28,8 @@ def run(program: tuple[Instruction, ...], packet: bytes) -> int:
 
 
 class Machine:
-    def __init__(self, packet: bytes) -> None:
-        self.packet = packet
+    def __init__(self, packet: bytes, tag: int | None) -> None:
+        self.packet, self.tag = packet, tag
         self.a = self.x = self.memory = self.at = 0
 
     def do(self, step: Instruction) -> None:
@@ -53,12 +53,19 @@ class Machine:
         else:
             self.a = self.accumulator(step) & 0xFFFF_FFFF
 
+    def known(self, extension: int) -> int:
+        """What the kernel has about the packet beside its bytes."""
+        return {
+            bpf.PROTOCOL: 0x86DD if self.packet[0] >> 4 == 6 else 0x0800,
+            bpf.HAS_VLAN_TAG: int(self.tag is not None),
+            bpf.VLAN_TAG: self.tag or 0,
+        }[extension]
+
     def accumulator(self, step: Instruction) -> int:
         k, offset = step.k, step.k - bpf.NET
         match step.code:
             case bpf.LOAD_WORD:
-                assert k == bpf.PROTOCOL
-                return 0x86DD if self.packet[0] >> 4 == 6 else 0x0800
+                return self.known(k)
             case bpf.LOAD_HALF:
                 return self.packet[offset] << 8 | self.packet[offset + 1]
             case bpf.LOAD_BYTE:
@@ -146,6 +153,12 @@ def test_an_ack_is_accepted_only_for_an_mptcp_option_other_than_dss(
 ) -> None:
     # What follows the header looks like an option, and must not be taken for one.
     assert accepts(wrap(tcp(0x10, options, payload=ADD_ADDR * 100))) is accepted  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrap", [ipv4, ipv6])
+@pytest.mark.parametrize(("tag", "accepted"), [(None, True), (0, True), (0xC000, True), (5, False), (0xC005, False)])
+def test_what_belongs_to_a_vlan_is_rejected(wrap: object, tag: int | None, accepted: bool) -> None:
+    assert (run(PROGRAM, wrap(tcp(0x02)), tag) > 0) is accepted  # type: ignore[operator]
 
 
 def test_options_of_ipv4_are_passed_over() -> None:
