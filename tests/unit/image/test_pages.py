@@ -149,7 +149,7 @@ def test_a_gateways_settings_are_accepted() -> None:
 
 def test_a_home_routers_settings_are_accepted_and_a_wrong_line_is_told_as_the_page_says() -> None:
     assert list(read(ROUTER.encode(), Role.ROUTER).wan) == ["dsl", "lte"]
-    text = ROUTER.replace('interface = "enx*"', 'interface = "enx*"\npriority = 0')
+    text = ROUTER.replace('"enx665544332211"', '"enx665544332211"\npriority = 0')
     with pytest.raises(Wrong) as refused:
         read(text.encode(), Role.ROUTER)
     assert any(f"`{line}`" in INSTALL for line in refused.value.lines), refused.value.lines
