@@ -118,7 +118,11 @@ class Daemon:
         self._metrics = stack.enter_context(MovingServer(loop, self._page, self._log))
 
     def run(self) -> None:
-        """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
+        """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start.
+
+        Raises CommandError if what it owns cannot be recorded from the start: nothing is touched then.
+        """
+        self._store.save(self._saved)
         self._take_file()
         self._reconcile()
         if self._reconciler.gateways.current:

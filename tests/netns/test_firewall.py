@@ -172,7 +172,7 @@ def test_a_wrong_site_file_leaves_the_firewall_as_it_is(place: Place) -> None:
 _SYSTEMCTL = """\
 #!/bin/sh -e
 # What systemd does with the firewall's unit.
-case $1 in reload) key=ExecReload ;; stop) key=ExecStop ;; esac
+case $1 in reload) key=ExecReload ;; disable) [ "$2" = --now ] && key=ExecStop ;; esac
 $(sed -n "s/^$key=//p" "{unit}")
 """
 

@@ -17,7 +17,7 @@ from tests.netns.world import eventually
 from throttler.sources.sniffer import Sniffer
 
 NETWORK = "client:wired 10.0.0.2/24 -- gateway:wired 10.0.0.1/24"
-ETHER = Ether(dst="ff:ff:ff:ff:ff:ff")
+ETHER = Ether(dst="ff:ff:ff:ff:ff:ff", src="02:00:00:00:00:02")
 BELOW: dict[int, Packet] = {
     2: ETHER / Dot1Q(vlan=5),
     3: ETHER / Dot1Q(vlan=0, prio=6),
