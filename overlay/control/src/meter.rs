@@ -121,9 +121,8 @@ struct Pings {
     counted: BTreeSet<Name>,
     peers: BTreeMap<Name, Peer>,
     turns: u64,
-    /// Turns in a row without any answer, and whether there is one in this turn.
+    /// Turns since the last answer, this one included.
     unanswered: u32,
-    is_answered: bool,
     open: BTreeMap<u64, (Name, Instant)>,
     /// `SipHash` with a random key makes unguessable numbers.
     unguessable: RandomState,
@@ -169,9 +168,6 @@ impl Pings {
             }
         }
         self.unanswered = self.unanswered.saturating_add(1);
-        if std::mem::take(&mut self.is_answered) {
-            self.unanswered = 0;
-        }
         let converters = self.converters();
         if kernel_rtts.keys().any(|end| converters.contains(end)) {
             self.answered();
@@ -241,14 +237,14 @@ impl Pings {
     /// The first answer after the node's own network failed: what was missed meanwhile says nothing about the peers. Of a
     /// sample's silent peers few would be asked again.
     fn answered(&mut self) {
-        if self.unanswered >= CUT_OFF_AFTER {
+        if self.unanswered > CUT_OFF_AFTER {
             for peer in self.peers.values_mut() {
                 if peer.window.reading() == Reading::Silent {
                     peer.window = Window::default();
                 }
             }
         }
-        (self.unanswered, self.is_answered) = (0, true);
+        self.unanswered = 0;
     }
 
     fn readings(&self) -> Readings {
