@@ -23,9 +23,7 @@ fn compile() {
     let host = env::var("HOST").expect("cargo says where");
     let machine = host.split('-').next().unwrap_or_default();
     let status = Command::new("clang")
-        .args([
-            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
-        ])
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg(format!("-I/usr/include/{machine}-linux-gnu")) // asm/types.h
         .args(["-c", SOURCE, "-o"])
         .arg(Path::new(&place).join("offload.bpf.o"))

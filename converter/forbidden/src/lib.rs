@@ -57,9 +57,7 @@ impl Ranges {
 
     /// Why an operator may not open `network`, if so: it is closed, or not open as a whole around something closed.
     pub fn closed(&self, network: IpNet) -> Option<String> {
-        let openable = self
-            .openable()
-            .find(|range| range.network.contains(&network));
+        let openable = self.openable().find(|range| range.network.contains(&network));
         let closed = |outer: &IpNet| match openable {
             Some(_) => outer.contains(&network),
             None => outer.contains(&network) || network.contains(outer),
@@ -74,8 +72,7 @@ impl Ranges {
     fn closed_inside(&self, carrier: &Range, network: IpNet) -> Option<String> {
         let inner = carrier.embedded_network(network)?;
         let mut all = self.0.iter().map(|(_, range)| range);
-        let closed =
-            all.find(|range| !range.operator_may_open && range.network.contains(&inner))?;
+        let closed = all.find(|range| !range.operator_may_open && range.network.contains(&inner))?;
         let form = carrier.form_of(closed.network)?;
         Some(format!("never {form}: {}", closed.reason))
     }
@@ -103,9 +100,7 @@ impl Range {
     }
 
     fn form_of(&self, inner: IpNet) -> Option<IpNet> {
-        let (IpNet::V6(outer), IpNet::V4(inner), Some(at)) =
-            (self.network, inner, self.carries_ipv4_at)
-        else {
+        let (IpNet::V6(outer), IpNet::V4(inner), Some(at)) = (self.network, inner, self.carries_ipv4_at) else {
             return None;
         };
         let bits = outer.network().to_bits() | u128::from(inner.network().to_bits()) << shift(at);
@@ -133,8 +128,7 @@ pub enum Verdict {
 /// The stricter of what holds for an address and for the IPv4 address that it carries, where an operator allows these
 /// networks. The address is one in the form that a socket makes of it ([`IpAddr::to_canonical`]).
 pub fn verdict(address: IpAddr, allow: &[IpNet]) -> Verdict {
-    let inner =
-        embedded_ipv4(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
+    let inner = embedded_ipv4(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
     listed(address, allow).max(inner)
 }
 

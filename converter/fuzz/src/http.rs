@@ -27,9 +27,7 @@ impl<'a> Head<'a> {
     /// When a line could be read in two ways, or the empty line is not the last.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Self {
-        let lines = bytes
-            .strip_suffix(b"\r\n\r\n")
-            .expect("an empty line at the end");
+        let lines = bytes.strip_suffix(b"\r\n\r\n").expect("an empty line at the end");
         let mut lines = lines.split(|&byte| byte == b'\n').peekable();
         let mut fields = Vec::new();
         let mut first = true;
@@ -41,10 +39,7 @@ impl<'a> Head<'a> {
                 line.strip_suffix(b"\r").expect("no bare LF")
             };
             assert!(!line.is_empty(), "an empty line inside");
-            assert!(
-                !line.iter().any(|byte| b"\r\0".contains(byte)),
-                "CR or NUL inside"
-            );
+            assert!(!line.iter().any(|byte| b"\r\0".contains(byte)), "CR or NUL inside");
             if !first {
                 fields.push(split_field(line));
             }
@@ -88,10 +83,7 @@ impl<'a> Head<'a> {
 
 /// Splits a line into a name, with `-` for `_` as gateways read it, and a value.
 fn split_field(line: &[u8]) -> (Vec<u8>, &[u8]) {
-    assert!(
-        !line.starts_with(b" ") && !line.starts_with(b"\t"),
-        "a folded line"
-    );
+    assert!(!line.starts_with(b" ") && !line.starts_with(b"\t"), "a folded line");
     let colon = line.iter().position(|&byte| byte == b':').expect("a colon");
     let name = line[..colon].to_ascii_lowercase();
     assert!(

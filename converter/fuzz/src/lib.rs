@@ -13,11 +13,7 @@ use std::fmt::Debug;
 ///
 /// # Panics
 /// When one of these does not hold.
-pub fn check<T, E>(
-    data: &[u8],
-    most: usize,
-    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-) -> Option<T>
+pub fn check<T, E>(data: &[u8], most: usize, parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>) -> Option<T>
 where
     T: Debug + PartialEq,
     E: Debug + PartialEq,
@@ -32,16 +28,8 @@ where
     }
     if let Ok(Some((_, consumed))) = parsed {
         assert!(consumed <= data.len(), "consumed {consumed} bytes");
-        assert_eq!(
-            parse(&data[..consumed]),
-            parsed,
-            "needs bytes that it leaves"
-        );
-        assert_eq!(
-            parse(&data[..consumed - 1]),
-            Ok(None),
-            "leaves bytes that it needs"
-        );
+        assert_eq!(parse(&data[..consumed]), parsed, "needs bytes that it leaves");
+        assert_eq!(parse(&data[..consumed - 1]), Ok(None), "leaves bytes that it needs");
     }
     parsed.ok().flatten().map(|(value, _)| value)
 }
@@ -50,11 +38,8 @@ where
 ///
 /// # Panics
 /// When it does not.
-pub fn survives<T, E>(
-    value: &T,
-    bytes: &[u8],
-    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-) where
+pub fn survives<T, E>(value: &T, bytes: &[u8], parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>)
+where
     T: Debug + PartialEq,
     E: Debug + PartialEq,
 {
@@ -66,8 +51,8 @@ pub fn survives<T, E>(
 
 /// Returns where to cut `data`: anywhere, by its bytes alone, so that an input can be replayed.
 fn cut(data: &[u8]) -> usize {
-    let sum = data.iter().fold(0_usize, |sum, &byte| {
-        sum.wrapping_mul(31).wrapping_add(byte.into())
-    });
+    let sum = data
+        .iter()
+        .fold(0_usize, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     sum % (data.len() + 1)
 }

@@ -3,9 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::{check, survives};
-use tributary_proto::convert::{
-    MAX_LENGTH, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
-};
+use tributary_proto::convert::{MAX_LENGTH, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal};
 
 fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS)
@@ -29,9 +27,7 @@ fn check_refusal(data: &[u8]) {
     };
     if let Some(error) = &refusal.error {
         let reply = refusal.reply().expect("there is an error");
-        let (tlvs, consumed) = tributary_proto::convert::parse(&reply)
-            .expect("valid")
-            .expect("whole");
+        let (tlvs, consumed) = tributary_proto::convert::parse(&reply).expect("valid").expect("whole");
         assert_eq!(consumed, reply.len());
         assert!(matches!(&tlvs[..], [Tlv::Error(sent)] if sent.code() == error.code()));
     }

@@ -4,9 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_proto::http::{
-    Body, HeadReader, Method, Refused, Request, RequestTarget, Version, parse_request,
-};
+use tributary_proto::http::{Body, HeadReader, Method, Refused, Request, RequestTarget, Version, parse_request};
 
 /// What can be compared of a request, with the head that goes on.
 type View = (
@@ -42,9 +40,7 @@ fuzz_target!(|data: &[u8]| {
     let parsed = check(data, SMALL_LIMITS.head + 5, parse);
     check_pieces(data);
     if parsed.is_some() {
-        let (request, _) = parse_request(data, &SMALL_LIMITS)
-            .expect("valid")
-            .expect("whole");
+        let (request, _) = parse_request(data, &SMALL_LIMITS).expect("valid").expect("whole");
         check_forwarded(&request);
     }
 });
@@ -83,10 +79,7 @@ fn check_forwarded(request: &Request) {
     assert_eq!(head.body(), request.body);
     let (parsed, consumed) = parse_request(out, &WHOLE).expect("valid").expect("whole");
     assert_eq!(consumed, out.len());
-    assert_eq!(
-        (&parsed.method, parsed.body),
-        (&request.method, request.body)
-    );
+    assert_eq!((&parsed.method, parsed.body), (&request.method, request.body));
     // The one of OPTIONS for a whole server is no path of the request that goes on.
     if request.path() != "*" {
         assert_eq!(parsed.path(), request.path());

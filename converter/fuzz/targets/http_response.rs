@@ -7,8 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
 use tributary_proto::http::{
-    BadResponse, Body, Delivery, HeadLimits, HeadReader, RequestContext, Response,
-    ResponseBodyRule, Version,
+    BadResponse, Body, Delivery, HeadLimits, HeadReader, RequestContext, Response, ResponseBodyRule, Version,
 };
 
 const AWAITED: [RequestContext; 4] = [
@@ -46,12 +45,7 @@ fn view(response: &Response, forwarded: Vec<u8>) -> View {
 /// The response, what the client gets of its head, and the length of that.
 type Parsed = Result<Option<(Response, Vec<u8>, usize)>, BadResponse>;
 
-fn parse(
-    reader: &mut HeadReader,
-    bytes: &[u8],
-    awaited: RequestContext,
-    limits: &HeadLimits,
-) -> Parsed {
+fn parse(reader: &mut HeadReader, bytes: &[u8], awaited: RequestContext, limits: &HeadLimits) -> Parsed {
     let mut out = Vec::new();
     let parsed = reader.response(bytes, awaited, limits, || SystemTime::UNIX_EPOCH, &mut out);
     if !matches!(parsed, Ok(Some(_))) {
@@ -68,9 +62,7 @@ fuzz_target!(|data: &[u8]| {
     for awaited in AWAITED {
         check(data, SMALL_LIMITS.head + 1, |bytes| {
             let parsed = parse_whole(bytes, awaited, &SMALL_LIMITS)?;
-            Ok::<_, BadResponse>(
-                parsed.map(|(response, out, consumed)| (view(&response, out), consumed)),
-            )
+            Ok::<_, BadResponse>(parsed.map(|(response, out, consumed)| (view(&response, out), consumed)))
         });
         if let Ok(Some((response, out, _))) = parse_whole(data, awaited, &SMALL_LIMITS) {
             check_forwarded(&response, &out, awaited);
@@ -88,10 +80,7 @@ fn check_pieces(data: &[u8]) {
             Ok(None) => continue,
             Ok(Some((response, out, consumed))) => {
                 let (expected, wanted, length) = whole.expect("valid").expect("whole");
-                assert_eq!(
-                    (view(&response, out), consumed),
-                    (view(&expected, wanted), length)
-                );
+                assert_eq!((view(&response, out), consumed), (view(&expected, wanted), length));
             }
             Err(bad) => {
                 assert_eq!(whole.expect_err("refused in pieces"), bad);
@@ -112,9 +101,7 @@ fn check_forwarded(response: &Response, out: &[u8], awaited: RequestContext) {
         return;
     }
     let _ = Head::read(out);
-    let (parsed, _, consumed) = parse_whole(out, awaited, &WHOLE)
-        .expect("valid")
-        .expect("whole");
+    let (parsed, _, consumed) = parse_whole(out, awaited, &WHOLE).expect("valid").expect("whole");
     assert_eq!(consumed, out.len());
     assert_eq!(
         (parsed.status, parsed.switching_protocols),

@@ -93,9 +93,7 @@ pub fn print_report(report: &impl Serialize) {
 
 /// Moves one connection's bytes; gives how many of them were wrong.
 fn move_one(options: &Options, seed: u64) -> io::Result<u64> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if options.upload {
         return upload(options, seed, &runtime);
     }
@@ -122,12 +120,7 @@ fn blocking(stream: tokio::net::TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn read_body(
-    mut stream: TcpStream,
-    pattern: Option<Pattern>,
-    first: &[u8],
-    options: &Options,
-) -> io::Result<u64> {
+fn read_body(mut stream: TcpStream, pattern: Option<Pattern>, first: &[u8], options: &Options) -> io::Result<u64> {
     let wrong_of = |at: u64, data: &[u8]| pattern.map_or(0, |pattern| pattern.wrong(at, data));
     let mut wrong = wrong_of(0, first);
     let mut read = first.len() as u64;

@@ -201,12 +201,7 @@ async fn rest(options: &Options, number: u64, stats: &mut Stats) -> Wanted {
 }
 
 /// All of them at once, and their answers in order, on `kept` or on a new connection.
-async fn ask(
-    options: &Options,
-    kept: Option<TcpStream>,
-    some: &[Wanted],
-    stats: &mut Stats,
-) -> io::Result<TcpStream> {
+async fn ask(options: &Options, kept: Option<TcpStream>, some: &[Wanted], stats: &mut Stats) -> io::Result<TcpStream> {
     let mut stream = if let Some(stream) = kept {
         stream
     } else {
@@ -234,12 +229,7 @@ async fn ask(
 }
 
 /// One answer out of `received` and what comes behind it.
-async fn answer(
-    stream: &mut TcpStream,
-    wanted: &Wanted,
-    received: &mut Vec<u8>,
-    stats: &mut Stats,
-) -> io::Result<()> {
+async fn answer(stream: &mut TcpStream, wanted: &Wanted, received: &mut Vec<u8>, stats: &mut Stats) -> io::Result<()> {
     let body = http::read_head(stream, received).await?;
     if !wanted.rest.is_zero() {
         let half = body.start..body.start + body.len() / 2;

@@ -130,12 +130,7 @@ async fn send(
     Ok(())
 }
 
-async fn receive(
-    stream: &mut TcpStream,
-    verify: bool,
-    end: Instant,
-    progress: &mut Progress,
-) -> io::Result<()> {
+async fn receive(stream: &mut TcpStream, verify: bool, end: Instant, progress: &mut Progress) -> io::Result<()> {
     let pattern = verify.then(|| Pattern::new(0));
     let mut take = |data: &[u8]| {
         let wrong = pattern.map_or(0, |pattern| pattern.wrong(progress.bytes, data));
@@ -163,10 +158,7 @@ async fn receive(
 }
 
 /// What `step` gives, or None at the end; fails if it takes too long.
-async fn until<T>(
-    end: Instant,
-    step: impl Future<Output = io::Result<T>>,
-) -> io::Result<Option<T>> {
+async fn until<T>(end: Instant, step: impl Future<Output = io::Result<T>>) -> io::Result<Option<T>> {
     timeout_at(end, soon(step)).await.ok().transpose()
 }
 

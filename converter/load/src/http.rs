@@ -25,8 +25,7 @@ impl<'a> Head<'a> {
                 Ok(None)
             };
         };
-        let text =
-            std::str::from_utf8(&bytes[..end]).map_err(|_| malformed("a head that is not text"))?;
+        let text = std::str::from_utf8(&bytes[..end]).map_err(|_| malformed("a head that is not text"))?;
         let (start_line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
         Ok(Some((Self { start_line, fields }, end + 4)))
     }
@@ -41,8 +40,7 @@ impl<'a> Head<'a> {
 
     /// Whether the field `name` holds `word` alone, whatever the case.
     pub fn says(&self, name: &str, word: &str) -> bool {
-        self.field(name)
-            .is_some_and(|value| value.eq_ignore_ascii_case(word))
+        self.field(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
     }
 
     pub fn status(&self) -> Option<u16> {
@@ -79,10 +77,7 @@ pub async fn exchange(
 
 /// Reads on until the answer's head is in `received`, if it is not there already; gives the place of the body, which may not
 /// all be there yet. Its status is 200, or 206 for who asks for a part.
-pub async fn read_head(
-    stream: &mut TcpStream,
-    received: &mut Vec<u8>,
-) -> io::Result<std::ops::Range<usize>> {
+pub async fn read_head(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<std::ops::Range<usize>> {
     loop {
         if let Some((head, start)) = Head::of(received)? {
             if !matches!(head.status(), Some(200 | 206)) {
@@ -91,8 +86,7 @@ pub async fn read_head(
             let length = head
                 .length()
                 .ok_or_else(|| malformed("an answer without Content-Length"))?;
-            let length =
-                usize::try_from(length).map_err(|_| malformed("an answer that is too long"))?;
+            let length = usize::try_from(length).map_err(|_| malformed("an answer that is too long"))?;
             return Ok(start..start + length);
         }
         received.reserve(4096);
@@ -118,9 +112,7 @@ pub fn check_length(body: &std::ops::Range<usize>, asked: u64) -> io::Result<()>
     if body.len() as u64 == asked {
         return Ok(());
     }
-    Err(malformed(
-        "the answer has another length than was asked for",
-    ))
+    Err(malformed("the answer has another length than was asked for"))
 }
 
 fn need_more(count: usize) -> io::Result<()> {

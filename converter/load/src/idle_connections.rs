@@ -76,10 +76,7 @@ async fn open_some(options: Arc<Options>, opened: Arc<AtomicU64>) -> io::Result<
 /// Ends with a line on standard input; without one, never.
 async fn a_line() {
     let mut line = String::new();
-    match BufReader::new(tokio::io::stdin())
-        .read_line(&mut line)
-        .await
-    {
+    match BufReader::new(tokio::io::stdin()).read_line(&mut line).await {
         Ok(1..) => {}
         _ => std::future::pending().await,
     }

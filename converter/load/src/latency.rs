@@ -31,10 +31,7 @@ impl Latencies {
 
     fn ranked(&self, percent: usize) -> u32 {
         let rank = (self.count() * percent).div_ceil(100);
-        self.microseconds
-            .get(rank.saturating_sub(1))
-            .copied()
-            .unwrap_or(0)
+        self.microseconds.get(rank.saturating_sub(1)).copied().unwrap_or(0)
     }
 }
 
@@ -44,11 +41,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_sorted_times() {
-        for (microseconds, p50, p99) in [
-            ((1..=1000).rev().collect(), 500, 990),
-            (vec![7], 7, 7),
-            (vec![], 0, 0),
-        ] {
+        for (microseconds, p50, p99) in [((1..=1000).rev().collect(), 500, 990), (vec![7], 7, 7), (vec![], 0, 0)] {
             let found = Latencies { microseconds }.quantiles();
             assert_eq!(found, json!({"p50_us": p50, "p99_us": p99}));
         }

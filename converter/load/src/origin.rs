@@ -63,11 +63,7 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut received = Vec::with_capacity(1024);
     while let Some(request) = next_request(&mut stream, &mut received).await? {
-        let last = if request.close {
-            "Connection: close\r\n"
-        } else {
-            ""
-        };
+        let last = if request.close { "Connection: close\r\n" } else { "" };
         let pattern = Pattern::new(request.target.seed);
         match request.body {
             None => send(&mut stream, &request.target, last).await?,
@@ -89,10 +85,7 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// The next request, of which `received` may hold a part; what comes behind its head stays there. None at the end.
-async fn next_request(
-    stream: &mut TcpStream,
-    received: &mut Vec<u8>,
-) -> io::Result<Option<Request>> {
+async fn next_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Request>> {
     loop {
         if let Some((head, length)) = Head::of(received)? {
             let request = Request::of(&head)?;
@@ -111,15 +104,12 @@ impl Request {
         let mut words = head.start_line.split(' ');
         let body = match words.next() {
             Some("GET") => None,
-            Some("PUT" | "POST") if head.says("transfer-encoding", "chunked") => {
-                Some(Body::Chunked)
-            }
+            Some("PUT" | "POST") if head.says("transfer-encoding", "chunked") => Some(Body::Chunked),
             Some("PUT" | "POST") => Some(Body::Length(head.length().unwrap_or(0))),
             _ => return Err(malformed("a method that is not GET, PUT or POST")),
         };
         let target = words.next().and_then(Target::parse);
-        let target = target
-            .ok_or_else(|| malformed("a path that is not /N[-SEED][?close | ?rate-limit=BITS]"))?;
+        let target = target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close | ?rate-limit=BITS]"))?;
         Ok(Self {
             close: target.close || head.says("connection", "close"),
             wants_continue: head.says("expect", "100-continue"),
@@ -142,11 +132,7 @@ impl Target {
         };
         let (length, seed) = path.split_once('-').unwrap_or((path, "0"));
         Some(Self {
-            length: if length.is_empty() {
-                0
-            } else {
-                length.parse().ok()?
-            },
+            length: if length.is_empty() { 0 } else { length.parse().ok()? },
             seed: seed.parse().ok()?,
             close,
             rate_limit,
@@ -175,12 +161,7 @@ async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result
 }
 
 /// Reads a body to its end; `received` holds what has come of it, and then what comes behind it.
-async fn take(
-    stream: &mut TcpStream,
-    pattern: Pattern,
-    body: Body,
-    received: &mut Vec<u8>,
-) -> io::Result<Taken> {
+async fn take(stream: &mut TcpStream, pattern: Pattern, body: Body, received: &mut Vec<u8>) -> io::Result<Taken> {
     let mut taken = Taken { bytes: 0, wrong: 0 };
     let mut reader = BodyReader::new(body);
     let mut start = 0;
@@ -222,10 +203,7 @@ mod tests {
         assert_eq!(Target::parse("/1024"), target(1024, 0, false));
         assert_eq!(Target::parse("/1024-7?close"), target(1024, 7, true));
         assert_eq!(Target::parse("/-7"), target(0, 7, false));
-        assert_eq!(
-            Target::parse("/5?rate-limit=800"),
-            paced(5, 0, false, Some(800))
-        );
+        assert_eq!(Target::parse("/5?rate-limit=800"), paced(5, 0, false, Some(800)));
         let wrong = " 1024 /x /1- /1-2-3 /1?open /1?rate-limit=0 /1?rate-limit= /1?rate=1";
         for wrong in wrong.split(' ') {
             assert_eq!(Target::parse(wrong), None, "{wrong}");

@@ -13,9 +13,7 @@ pub const PERIOD: usize = (1 << 17) - 1;
 /// Two periods, so that a period can be sliced out from any place.
 static BLOCK: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut random = Random::new(0);
-    let one: Vec<u8> = (0..PERIOD)
-        .map(|_| random.next().to_le_bytes()[0])
-        .collect();
+    let one: Vec<u8> = (0..PERIOD).map(|_| random.next().to_le_bytes()[0]).collect();
     one.repeat(2)
 });
 
@@ -47,11 +45,7 @@ impl Pattern {
             let expected = self.at(at, piece.len() as u64);
             // Comparing whole slices is many times faster than counting.
             if piece != expected {
-                wrong += piece
-                    .iter()
-                    .zip(expected)
-                    .filter(|(is, should)| is != should)
-                    .count() as u64;
+                wrong += piece.iter().zip(expected).filter(|(is, should)| is != should).count() as u64;
             }
             at += piece.len() as u64;
         }
@@ -97,10 +91,7 @@ mod tests {
 
     #[test]
     fn a_lost_buffer_of_any_usual_size_is_seen() {
-        for size in (0..24)
-            .map(|power| 1 << power)
-            .chain([1420, 1448, 16_384 * 3])
-        {
+        for size in (0..24).map(|power| 1 << power).chain([1420, 1448, 16_384 * 3]) {
             assert!(Pattern::new(7).wrong(0, &stream(7, size, 4096)) > 3500);
         }
     }

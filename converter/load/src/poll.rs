@@ -97,9 +97,7 @@ impl Report {
 }
 
 async fn asked(options: Arc<Options>) -> Asked {
-    let at = UNIX_EPOCH
-        .elapsed()
-        .map_or(0.0, |since| since.as_secs_f64());
+    let at = UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64());
     let begun = Instant::now();
     let outcome = timeout(NEVER, ask(&options)).await.unwrap_or_else(|_| {
         let why = format!("no answer within {} s", NEVER.as_secs());

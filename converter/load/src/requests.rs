@@ -73,9 +73,7 @@ pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
         let why = all
             .first_error
             .map_or_else(|| "there was no time".to_owned(), |error| error.to_string());
-        return Err(failure::unavailable(format!(
-            "no request was answered: {why}"
-        )));
+        return Err(failure::unavailable(format!("no request was answered: {why}")));
     }
     let mut report = all.latencies.quantiles();
     report["requests"] = requests.into();
@@ -90,12 +88,7 @@ pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
 }
 
 /// Some clients on a thread of their own: it wakes no other one, so that they cost little beside what they ask through.
-fn some_clients(
-    options: &Arc<Options>,
-    count: u64,
-    keep: bool,
-    until: Instant,
-) -> io::Result<Stats> {
+fn some_clients(options: &Arc<Options>, count: u64, keep: bool, until: Instant) -> io::Result<Stats> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clients: Vec<_> = (0..count)
@@ -155,11 +148,8 @@ async fn ask(
 impl Options {
     fn request(&self, keep: bool) -> String {
         let path = format!("/{}{}", self.bytes, if self.fresh { "?close" } else { "" });
-        self.route.request(
-            "GET",
-            &path,
-            if keep { "" } else { "Connection: close\r\n" },
-        )
+        self.route
+            .request("GET", &path, if keep { "" } else { "Connection: close\r\n" })
     }
 }
 

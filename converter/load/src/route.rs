@@ -37,8 +37,7 @@ impl Route {
     /// A connection that requests can be sent on.
     pub async fn open(&self) -> io::Result<TcpStream> {
         let proxy = self.via_http_proxy.or(self.via_connect);
-        let mut stream =
-            sockets::connect(proxy.unwrap_or(self.to), self.next_source(), self.mptcp).await?;
+        let mut stream = sockets::connect(proxy.unwrap_or(self.to), self.next_source(), self.mptcp).await?;
         stream.set_nodelay(true)?;
         if self.via_connect.is_some() {
             open_tunnel(&mut stream, self.to).await?;

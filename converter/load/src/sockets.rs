@@ -33,9 +33,7 @@ impl Listen {
     /// A listening socket, not blocking, of a process that may have so many descriptors, and has told that it is ready.
     pub fn listen(&self, descriptors: u64) -> Result<std::net::TcpListener, Failure> {
         allow_descriptors(descriptors);
-        let listener = self
-            .bind()
-            .attempt(format!("listening on {}", self.listen))?;
+        let listener = self.bind().attempt(format!("listening on {}", self.listen))?;
         print_ready();
         Ok(listener)
     }
@@ -48,11 +46,7 @@ impl Listen {
         Ok(socket.into())
     }
 
-    pub async fn serve<S>(
-        &self,
-        descriptors: u64,
-        serve: impl Fn(TcpStream) -> S,
-    ) -> Result<(), Failure>
+    pub async fn serve<S>(&self, descriptors: u64, serve: impl Fn(TcpStream) -> S) -> Result<(), Failure>
     where
         S: Future<Output = ()> + Send + 'static,
     {
@@ -65,18 +59,12 @@ impl Listen {
 }
 
 /// A connection to `address`, from `source` if there is one.
-pub async fn connect(
-    address: SocketAddr,
-    source: Option<SocketAddr>,
-    mptcp: bool,
-) -> io::Result<TcpStream> {
+pub async fn connect(address: SocketAddr, source: Option<SocketAddr>, mptcp: bool) -> io::Result<TcpStream> {
     let socket = new(address, mptcp)?;
     if let Some(source) = source {
         socket.bind(&source.into())?;
     }
-    TcpSocket::from_std_stream(socket.into())
-        .connect(address)
-        .await
+    TcpSocket::from_std_stream(socket.into()).connect(address).await
 }
 
 /// A connection by TCP to `address` whose SYN carries `data` (RFC 7413); blocks until the peer has answered that.
@@ -138,9 +126,7 @@ pub fn allow_descriptors(wanted: u64) -> u64 {
 pub fn need_descriptors(wanted: u64) -> Result<(), Failure> {
     match allow_descriptors(wanted) {
         count if count < wanted => {
-            let why = format!(
-                "{wanted} descriptors are needed, and {count} allowed (ulimit -n; CAP_SYS_RESOURCE)"
-            );
+            let why = format!("{wanted} descriptors are needed, and {count} allowed (ulimit -n; CAP_SYS_RESOURCE)");
             Err(failure::unavailable(why))
         }
         _ => Ok(()),
@@ -148,11 +134,7 @@ pub fn need_descriptors(wanted: u64) -> Result<(), Failure> {
 }
 
 fn new(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
-    let protocol = if mptcp {
-        Protocol::MPTCP
-    } else {
-        Protocol::TCP
-    };
+    let protocol = if mptcp { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
     Ok(socket)

@@ -34,19 +34,14 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let milliseconds: Vec<f64> = (0..options.times)
-        .map(|_| once(options))
-        .collect::<Result<_, _>>()?;
+    let milliseconds: Vec<f64> = (0..options.times).map(|_| once(options)).collect::<Result<_, _>>()?;
     print_report(&json!({"milliseconds": milliseconds}));
     Ok(())
 }
 
 fn once(options: &Options) -> Result<f64, Failure> {
     if listens(options.listens) {
-        return Err(failure::unavailable(format!(
-            "{} is in use",
-            options.listens
-        )));
+        return Err(failure::unavailable(format!("{} is in use", options.listens)));
     }
     let name = options.command[0].to_string_lossy();
     let start = Instant::now();
@@ -67,11 +62,7 @@ fn once(options: &Options) -> Result<f64, Failure> {
     listening.map(|time| 1e3 * time.as_secs_f64())
 }
 
-fn until_it_listens(
-    options: &Options,
-    server: &mut Child,
-    start: Instant,
-) -> Result<Duration, Failure> {
+fn until_it_listens(options: &Options, server: &mut Child, start: Instant) -> Result<Duration, Failure> {
     let name = options.command[0].to_string_lossy();
     loop {
         if listens(options.listens) {

@@ -80,14 +80,8 @@ async fn transfer(options: &Options, size: usize) -> io::Result<Times> {
 }
 
 /// A connection to `origin` through `converter`, on which `request` is sent already and nothing of its answer read.
-async fn convert(
-    converter: SocketAddr,
-    origin: SocketAddr,
-    request: &[u8],
-) -> io::Result<TcpStream> {
-    let mut message = Request::connect(origin)
-        .encode()
-        .map_err(io::Error::other)?;
+async fn convert(converter: SocketAddr, origin: SocketAddr, request: &[u8]) -> io::Result<TcpStream> {
+    let mut message = Request::connect(origin).encode().map_err(io::Error::other)?;
     message.extend_from_slice(request);
     let mut stream = sockets::connect_with(converter, &message)?;
     // Asked for nothing else, a converter that has connected answers with a header alone (RFC 8803 section 6.1).
@@ -95,8 +89,6 @@ async fn convert(
     stream.read_exact(&mut answer).await?;
     match client::parse(&answer) {
         Ok(Some((Answer::Established(reply), _))) if reply == Reply::default() => Ok(stream),
-        _ => Err(http::malformed(&format!(
-            "the converter answered {answer:02x?}"
-        ))),
+        _ => Err(http::malformed(&format!("the converter answered {answer:02x?}"))),
     }
 }

@@ -22,9 +22,7 @@ fn terminate(child: &Child) {
 }
 
 fn number(told: &Value, name: &str) -> f64 {
-    told[name]
-        .as_f64()
-        .unwrap_or_else(|| panic!("{name} of {told}"))
+    told[name].as_f64().unwrap_or_else(|| panic!("{name} of {told}"))
 }
 
 #[test]
@@ -103,10 +101,7 @@ fn the_longest_pause_of_a_flow_is_told() {
     let told = told(&flow(&address, ""));
     served.join().expect("it serves");
     assert_eq!(told["bytes"], 6);
-    assert!(
-        (0.25..0.5).contains(&number(&told, "longest_pause")),
-        "{told}"
-    );
+    assert!((0.25..0.5).contains(&number(&told, "longest_pause")), "{told}");
 }
 
 #[test]
@@ -242,10 +237,7 @@ fn the_time_of_each_answer_is_told() {
         let times = output["ms"].as_array().expect("a list");
         assert!((1..=4).contains(&times.len()), "{output}");
         assert_eq!(output["at"].as_array().expect("a list").len(), times.len());
-        assert!(
-            times.iter().all(|each| each.as_f64() > Some(0.0)),
-            "{output}"
-        );
+        assert!(times.iter().all(|each| each.as_f64() > Some(0.0)), "{output}");
     }
 }
 
@@ -275,9 +267,7 @@ fn a_poll_that_goes_on_tells_its_failures_and_takes_the_next_answers() {
         thread::sleep(Duration::from_millis(300));
         serve_at(origin, "origin")
     });
-    let output = run(&format!(
-        "poll --to {address} --seconds 1.5 --every 0.1 --go-on"
-    ));
+    let output = run(&format!("poll --to {address} --seconds 1.5 --every 0.1 --go-on"));
     let output = told(&output);
     drop(coming.join().expect("the origin comes"));
     let (answered, failed) = (&output["ms"], output["failed"].as_array().expect("a list"));

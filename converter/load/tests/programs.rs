@@ -8,9 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::thread;
 
-use common::{
-    Server, complaint, free_address, lines, next, program, run, serve, serving, serving_all, told,
-};
+use common::{Server, complaint, free_address, lines, next, program, run, serve, serving, serving_all, told};
 use serde_json::Value;
 
 /// Connections that are held open.
@@ -22,12 +20,10 @@ struct Held {
 /// Holds so many connections to `origin`; returns once all of them are there.
 fn hold(origin: &Server, connections: u32) -> Held {
     let to = &origin.address;
-    let mut child = program(&format!(
-        "idle-connections --to {to} --connections {connections}"
-    ))
-    .stdin(Stdio::piped())
-    .spawn()
-    .expect("the program starts");
+    let mut child = program(&format!("idle-connections --to {to} --connections {connections}"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
     let mut output = lines(&mut child);
     assert!(next(&mut output).contains(&format!("\"connections\":{connections}")));
     Held { child, output }
@@ -74,9 +70,7 @@ fn bulk_bytes_arrive_both_ways_through_a_relay() {
     let relay = serve(&format!("relay --to {}", origin.address));
     for direction in ["--verify", "--upload"] {
         let to = &relay.address;
-        let output = run(&format!(
-            "bulk --to {to} --connections 3 --bytes 5000001 {direction}"
-        ));
+        let output = run(&format!("bulk --to {to} --connections 3 --bytes 5000001 {direction}"));
         assert!(output.status.success(), "{output:?}");
         assert_eq!(told(&output)["bytes"], 15_000_003);
     }
@@ -96,8 +90,7 @@ fn bulk_tells_of_every_damaged_byte() {
 fn an_upload_in_chunks_is_counted_and_compared() {
     let origin = serve("origin");
     let mut stream = TcpStream::connect(&origin.address).expect("the origin answers");
-    let head =
-        "PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let head = "PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
     let body = "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     stream
         .write_all((head.to_owned() + body).as_bytes())
@@ -111,14 +104,8 @@ fn an_upload_in_chunks_is_counted_and_compared() {
 fn small_requests_are_all_answered() {
     let origin = serve("origin --mptcp");
     let to = &origin.address;
-    for (command, is_fresh) in [
-        ("connect", false),
-        ("requests", false),
-        ("requests --fresh", true),
-    ] {
-        let output = run(&format!(
-            "{command} --to {to} --clients 4 --seconds 0.2 --mptcp"
-        ));
+    for (command, is_fresh) in [("connect", false), ("requests", false), ("requests --fresh", true)] {
+        let output = run(&format!("{command} --to {to} --clients 4 --seconds 0.2 --mptcp"));
         assert!(output.status.success(), "{output:?}");
         assert!(told(&output)["requests"].as_u64() > Some(0), "{output:?}");
         // A kept connection that the origin closes is an error at the next request, and then opened again.
@@ -129,16 +116,12 @@ fn small_requests_are_all_answered() {
 #[test]
 fn each_transfer_of_each_size_is_timed() {
     let origin = serve("origin");
-    let output = run(&format!(
-        "transfers --to {} --count 2 0 300000",
-        origin.address
-    ));
+    let output = run(&format!("transfers --to {} --count 2 0 300000", origin.address));
     assert!(output.status.success(), "{output:?}");
     let told = told(&output);
     assert_eq!(told.as_object().expect("an object").len(), 2);
     for size in ["0", "300000"] {
-        let taken: Vec<(f64, f64)> =
-            serde_json::from_value(told[size].clone()).expect("pairs of milliseconds");
+        let taken: Vec<(f64, f64)> = serde_json::from_value(told[size].clone()).expect("pairs of milliseconds");
         assert_eq!(taken.len(), 2);
         let in_order = |&(first, whole): &(f64, f64)| 0.0 < first && first <= whole;
         assert!(taken.iter().all(in_order), "{taken:?}");
@@ -161,9 +144,7 @@ fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
 }
 
 fn five_bytes_by(converter: &str) -> Output {
-    run(&format!(
-        "transfers --to 192.0.2.1:80 --via-convert {converter} 5"
-    ))
+    run(&format!("transfers --to 192.0.2.1:80 --via-convert {converter} 5"))
 }
 
 #[test]
@@ -215,8 +196,7 @@ fn connections_at_once_and_beside_them_are_timed() {
     let told = told(&output);
     assert_eq!(told["connections"], 50, "{output:?}");
     for kind in ["at_once", "beside"] {
-        let [connected, answered] =
-            ["connected", "answered"].map(|what| told[kind][what]["p50_us"].as_u64());
+        let [connected, answered] = ["connected", "answered"].map(|what| told[kind][what]["p50_us"].as_u64());
         assert!(Some(0) < connected && connected < answered, "{output:?}");
     }
 }
@@ -226,9 +206,7 @@ fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
     let origin = serve("soak-origin --mptcp");
     for protocol in ["", "--mptcp"] {
         let to = &origin.address;
-        let output = run(&format!(
-            "soak --to {to} --seconds 2 --connections 8 {protocol}"
-        ));
+        let output = run(&format!("soak --to {to} --seconds 2 --connections 8 {protocol}"));
         assert!(output.status.success(), "{output:?}");
         for end in ["client", "origin"] {
             let counts = &told(&output)[end];
@@ -247,10 +225,7 @@ fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
 fn a_soak_whose_resting_connections_outlive_their_limit_fails() {
     let origin = serve("soak-origin");
     let resting = "--connections 1 --resting 16 --idle 0.2 --half-closed 0.2";
-    let output = run(&format!(
-        "soak --to {} --seconds 0.1 {resting}",
-        origin.address
-    ));
+    let output = run(&format!("soak --to {} --seconds 0.1 {resting}", origin.address));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let counts = &told(&output)["client"];
     assert!(counts["outlived"].as_u64() > Some(0), "{counts}");
@@ -291,9 +266,7 @@ fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
         if swapped && number % 50 == 0 {
             object.reverse();
         }
-        let range = head
-            .iter()
-            .find_map(|line| line.strip_prefix("Range: bytes="));
+        let range = head.iter().find_map(|line| line.strip_prefix("Range: bytes="));
         let part = range.map(|range| {
             let (first, last) = range.split_once('-').expect("a range");
             let number = |text: &str| text.parse::<usize>().expect("a number");
@@ -316,9 +289,7 @@ fn fetched(name: &str, swapped: bool, rest: &str) -> Output {
     let corpus = "--folders a,b --objects 20 --bits 14";
     let stocked = run(&format!("generate --below {} {corpus}", root.display()));
     assert!(stocked.status.success());
-    let count = std::fs::read_dir(root.join("b"))
-        .expect("it is there")
-        .count();
+    let count = std::fs::read_dir(root.join("b")).expect("it is there").count();
     assert_eq!(count, 20);
     let to = serve_files(&root, swapped);
     let asking = format!("fetch --to {to} --requests 500 --clients 4 --rest {rest}");
@@ -342,10 +313,7 @@ fn every_client_rests_once_and_then_goes_on() {
     let told = told(&output);
     assert!(output.status.success(), "{told}");
     // Each one asks once more for its rest.
-    assert_eq!(
-        (&told["answers"], &told["rested"]),
-        (&504.into(), &4.into())
-    );
+    assert_eq!((&told["answers"], &told["rested"]), (&504.into(), &4.into()));
     assert_eq!((&told["broken"], &told["wrong"]), (&0.into(), &0.into()));
     let seconds = told["seconds"].as_f64().expect("a number");
     assert!((0.5..10.0).contains(&seconds), "{told}");
@@ -370,10 +338,7 @@ fn the_time_until_a_server_listens_is_measured_each_time() {
     let told = told(&output);
     let times = told["milliseconds"].as_array().expect("a list");
     assert_eq!(times.len(), 3);
-    assert!(
-        times.iter().all(|time| time.as_f64() > Some(0.0)),
-        "{times:?}"
-    );
+    assert!(times.iter().all(|time| time.as_f64() > Some(0.0)), "{times:?}");
     assert!(TcpStream::connect(address.parse::<SocketAddr>().expect("an address")).is_err());
 }
 

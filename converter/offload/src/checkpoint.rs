@@ -6,8 +6,7 @@ use std::{fmt, io};
 
 use socket2::{Protocol, SockFilter, SockRef};
 use tributary_sys::{
-    SocketOption, TcpInfo, array, get_number, get_option, set_number, set_option,
-    wait_for_packets_under_way,
+    SocketOption, TcpInfo, array, get_number, get_option, set_number, set_option, wait_for_packets_under_way,
 };
 
 use crate::leg::{Leg, Timestamps};
@@ -315,9 +314,7 @@ pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], NotQuiesce
     }
     let ends = [socket.local_addr()?, socket.peer_addr()?];
     match ends.map(|end| end.as_socket().map(on_the_wire)) {
-        [Some(local), Some(remote)] if is_link_local(local) || is_link_local(remote) => {
-            Err(NotQuiescent::LinkLocal)
-        }
+        [Some(local), Some(remote)] if is_link_local(local) || is_link_local(remote) => Err(NotQuiescent::LinkLocal),
         [Some(local), Some(remote)] => Ok([local, remote]),
         _ => Err(NotQuiescent::NotTcp),
     }
@@ -358,16 +355,10 @@ fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), NotQuiescent> {
     Ok(())
 }
 
-fn state(
-    socket: BorrowedFd<'_>,
-    info: &TcpInfo,
-    local: SocketAddr,
-    remote: SocketAddr,
-) -> io::Result<Checkpoint> {
+fn state(socket: BorrowedFd<'_>, info: &TcpInfo, local: SocketAddr, remote: SocketAddr) -> io::Result<Checkpoint> {
     let agreed = |bit| info.options() & bit != 0;
     let (snd, rcv) = info.scales();
-    let clock =
-        agreed(TcpInfo::TIMESTAMPS).then(|| get_number(socket, SocketOption::TCP_TIMESTAMP));
+    let clock = agreed(TcpInfo::TIMESTAMPS).then(|| get_number(socket, SocketOption::TCP_TIMESTAMP));
     // Timestamps are taken off what was said (tcp_finish_connect() in net/ipv4/tcp_input.c); in a restored socket they are
     // not, and this is too much, which is the safe side.
     let spent = if clock.is_some() { TIMESTAMPS_SPACE } else { 0 };

@@ -14,9 +14,7 @@ pub fn of(bytes: &[u8]) -> u16 {
 }
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
-    bytes
-        .chunks_exact(2)
-        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+    bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }
 
 #[allow(clippy::cast_possible_truncation)] // both halves fit once the carry is in

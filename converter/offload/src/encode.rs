@@ -67,14 +67,11 @@ impl Checkpoint {
 
     fn agreed(&self) -> u8 {
         let bit = |agreed, bit| if agreed { bit } else { 0 };
-        bit(self.scales.is_some(), SCALED)
-            | bit(self.clock.is_some(), TIMESTAMPS)
-            | bit(self.sack, SACK)
+        bit(self.scales.is_some(), SCALED) | bit(self.clock.is_some(), TIMESTAMPS) | bit(self.sack, SACK)
     }
 
     fn numbers(&self) -> [u32; 11] {
-        let window: [u32; 5] =
-            std::array::from_fn(|at| u32::from_ne_bytes(array(&self.window, 4 * at)));
+        let window: [u32; 5] = std::array::from_fn(|at| u32::from_ne_bytes(array(&self.window, 4 * at)));
         let [wl1, wnd, max, rcv_wnd, rcv_wup] = window;
         [
             self.snd_nxt,

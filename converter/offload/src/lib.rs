@@ -38,8 +38,8 @@ mod take_over;
 mod translation;
 
 pub use checkpoint::{
-    Checkpoint, NotQuiescent, Scales, begin_dropping_all, begin_dropping_data, check_quiescent,
-    checkpoint, checkpoint_both, drop_all, drop_incoming_data, is_unchanged, release,
+    Checkpoint, NotQuiescent, Scales, begin_dropping_all, begin_dropping_data, check_quiescent, checkpoint,
+    checkpoint_both, drop_all, drop_incoming_data, is_unchanged, release,
 };
 pub use encode::InvalidCheckpoint;
 #[cfg(feature = "kernel")]

@@ -79,8 +79,7 @@ mod tests {
 
     #[test]
     fn the_segment_is_the_last_byte_that_was_acknowledged_with_a_checksum_that_is_right() {
-        let ends =
-            ["192.0.2.1:80", "198.51.100.7:40000"].map(|end| end.parse().expect("an address"));
+        let ends = ["192.0.2.1:80", "198.51.100.7:40000"].map(|end| end.parse().expect("an address"));
         let state = Checkpoint {
             local: SocketAddr::V4(ends[0]),
             remote: SocketAddr::V4(ends[1]),

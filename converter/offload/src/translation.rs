@@ -143,11 +143,7 @@ impl Translation {
     fn fixed_part(&self, header: &mut [u8]) {
         let flags = header[FLAGS];
         put(header, SOURCE_PORT, self.to.source.port().to_be_bytes());
-        put(
-            header,
-            DESTINATION_PORT,
-            self.to.destination.port().to_be_bytes(),
-        );
+        put(header, DESTINATION_PORT, self.to.destination.port().to_be_bytes());
         add(header, SEQUENCE, self.sequence);
         if flags & ACK != 0 {
             add(header, ACKNOWLEDGEMENT, self.acknowledgement);

@@ -24,13 +24,7 @@ impl Connection {
 
     /// Of which is not known yet how far it has come, as at a switch.
     fn unknown(ip: Ip) -> Self {
-        Self::with(
-            ip,
-            &both_ways(ip).map(|each| Translation {
-                sender: None,
-                ..each
-            }),
-        )
+        Self::with(ip, &both_ways(ip).map(|each| Translation { sender: None, ..each }))
     }
 
     fn with(ip: Ip, directions: &[Translation; 2]) -> Self {
@@ -65,9 +59,7 @@ impl Connection {
 
     fn seen(&self) -> [Seen; 2] {
         let seen = |each: &Translation| self.translator.seen(each.from).expect("asked");
-        self.directions
-            .each_ref()
-            .map(|each| seen(each).expect("there"))
+        self.directions.each_ref().map(|each| seen(each).expect("there"))
     }
 
     /// Whether the client has ended, and whether the server has.
@@ -93,11 +85,7 @@ fn an_end_is_believed_once_the_other_one_has_acknowledged_it() {
             connection.client(FIN | ACK, 100, 0, 20);
             assert_eq!(connection.fins(), [false, false]);
             connection.server(ACK, 0, 120, 500);
-            assert_eq!(
-                connection.fins(),
-                [false, false],
-                "the data, and not the end"
-            );
+            assert_eq!(connection.fins(), [false, false], "the data, and not the end");
             connection.server(ACK, 500, 121, 0);
             assert_eq!(connection.fins(), [true, false]);
             connection.server(FIN | ACK, 500, 121, 0);

@@ -13,17 +13,12 @@ use std::time::Duration;
 use common::{eventually, pattern};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tributary_offload::{
-    NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all,
-    drop_incoming_data, release, restore,
+    NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all, drop_incoming_data, release, restore,
 };
 use tributary_sys::unacknowledged;
 
 /// Where one end listens, and where the other one looks for it: with IPv4, with IPv6, and with IPv4 where both can come.
-const WAYS: [(&str, &str); 3] = [
-    ("127.0.0.1", "127.0.0.1"),
-    ("::1", "::1"),
-    ("::", "127.0.0.1"),
-];
+const WAYS: [(&str, &str); 3] = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")];
 
 /// Both ends of a connection.
 fn connected() -> (TcpStream, TcpStream) {
@@ -85,9 +80,7 @@ fn a_connection_goes_on_in_another_socket_and_every_byte_arrives() {
 /// Has a connection's second end go on in another socket in mid-transfer.
 fn goes_on((mut there, mut here): (TcpStream, TcpStream)) {
     // It does not grow, so no more than this is read at a try.
-    SockRef::from(&here)
-        .set_recv_buffer_size(1 << 18)
-        .expect("set");
+    SockRef::from(&here).set_recv_buffer_size(1 << 18).expect("set");
     let sent = pattern(20_000_000);
     let expected = sent.clone();
     let far = thread::spawn(move || {
@@ -150,10 +143,7 @@ fn is_agreed_on_again((there, here): (TcpStream, TcpStream)) {
     let again = restore(&near).expect("restored");
     drop_all(&[again.as_fd()]).expect("a filter");
     let restored = checkpoint(&again).expect("a checkpoint");
-    assert_eq!(
-        (restored.snd_nxt, restored.rcv_nxt),
-        (near.snd_nxt, near.rcv_nxt)
-    );
+    assert_eq!((restored.snd_nxt, restored.rcv_nxt), (near.snd_nxt, near.rcv_nxt));
     assert_eq!((restored.scales, restored.sack), (near.scales, near.sack));
     assert_eq!(restored.mss_out, near.mss_out);
     let gone = restored
@@ -198,8 +188,7 @@ fn counted(name: &str) -> u64 {
 /// end, whose answers are dropped, is not reset. When it is released it has them again.
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
-fn a_socket_in_repair_mode_sends_no_probes_and_a_released_one_has_those_that_it_had()
--> io::Result<()> {
+fn a_socket_in_repair_mode_sends_no_probes_and_a_released_one_has_those_that_it_had() -> io::Result<()> {
     let second = Duration::from_secs(1);
     let probes = TcpKeepalive::new().with_time(second).with_interval(second);
     let (mut here, mut there) = connected();
@@ -213,10 +202,7 @@ fn a_socket_in_repair_mode_sends_no_probes_and_a_released_one_has_those_that_it_
     let socket = SockRef::from(&here);
     assert!(socket.keepalive()?);
     assert_eq!(
-        (
-            socket.tcp_keepalive_time()?,
-            socket.tcp_keepalive_interval()?
-        ),
+        (socket.tcp_keepalive_time()?, socket.tcp_keepalive_interval()?),
         (second, second)
     );
     eventually(|| (counted("TCPKeepAlive") > sent).then_some(()));
@@ -317,8 +303,7 @@ fn a_connection_whose_other_end_has_closed_is_an_obstacle() {
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn multipath_tcp_and_addresses_of_one_link_are_obstacles() {
-    let multipath =
-        Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("a socket");
+    let multipath = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("a socket");
     assert!(matches!(checkpoint(&multipath), Err(NotQuiescent::NotTcp)));
     let status = Command::new("ip")
         .args("address add fe80::1/64 dev lo nodad".split(' '))
@@ -361,8 +346,7 @@ fn a_checkpointed_connection_that_is_released_goes_on() -> io::Result<()> {
 
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
-fn a_connection_that_drops_data_takes_acknowledgements_but_neither_data_nor_an_end()
--> io::Result<()> {
+fn a_connection_that_drops_data_takes_acknowledgements_but_neither_data_nor_an_end() -> io::Result<()> {
     let (mut here, mut there) = connected();
     drop_incoming_data(&[here.as_fd()])?;
     here.write_all(b"hello")?;
@@ -397,10 +381,7 @@ fn a_paused_end_stops_in_mid_transfer_and_goes_on_with_every_byte() -> io::Resul
     let stopped = got.len();
     sleep(Duration::from_millis(100));
     drain(&mut here, &mut got);
-    assert!(
-        got.len() - stopped < 100_000,
-        "it was offered next to nothing"
-    );
+    assert!(got.len() - stopped < 100_000, "it was offered next to nothing");
     assert!(got.len() < expected.len() / 2, "in mid-transfer");
     pause.end(&here)?;
     here.read_to_end(&mut got)?;
@@ -426,9 +407,7 @@ fn beside_a_released_connection_its_port_can_be_listened_at_again() -> io::Resul
     let _client = TcpStream::connect(address)?;
     let (server, _) = listener.accept()?;
     drop_all(&[server.as_fd()])?;
-    checkpoint(&server)
-        .expect("a checkpoint")
-        .release(&server)?;
+    checkpoint(&server).expect("a checkpoint").release(&server)?;
     drop(listener);
     TcpListener::bind(address)?;
     Ok(())

@@ -11,9 +11,7 @@ use std::process::Command;
 
 use cases::segment::{Ip, Segment, checksum, sack, timestamps};
 use cases::{both_ways, cases, from_client};
-use tributary_offload::{
-    Action, Connection, Devices, Flow, Translation, Translator, checkpoint, drop_all,
-};
+use tributary_offload::{Action, Connection, Devices, Flow, Translation, Translator, checkpoint, drop_all};
 use tributary_sys::device_number;
 
 #[test]
@@ -47,11 +45,7 @@ fn any_options_become_what_the_arithmetic_makes_of_them() {
         inserted.expect("there");
         let (mut here, mut kernel) = (packet.clone(), packet.clone());
         let action = translation.apply(&mut here);
-        assert_eq!(
-            translator.try_on(&mut kernel).expect("run"),
-            action,
-            "{case}"
-        );
+        assert_eq!(translator.try_on(&mut kernel).expect("run"), action, "{case}");
         assert_eq!(kernel, here, "{case}");
         if ip == Ip::V4 {
             let mut driver = packet;
@@ -114,11 +108,7 @@ fn the_drivers_program_makes_of_plain_packets_what_it_should_and_leaves_all_othe
         inserted.expect("there");
         let mut first = case.packet.clone();
         let action = translator.try_drivers_on(&mut first).expect(&name);
-        assert_eq!(
-            (action, &first),
-            (Action::Unspecified, &case.packet),
-            "{name}"
-        );
+        assert_eq!((action, &first), (Action::Unspecified, &case.packet), "{name}");
         let mut second = case.packet.clone();
         let action = translator.try_drivers_on(&mut second).expect(&name);
         let seen = translator.seen(case.translation.from);
@@ -127,11 +117,7 @@ fn the_drivers_program_makes_of_plain_packets_what_it_should_and_leaves_all_othe
             assert_eq!((action, second), (Action::Redirect, case.result), "{name}");
             assert!(seen.last.is_some(), "{name}");
         } else {
-            assert_eq!(
-                (action, second),
-                (Action::Unspecified, case.packet),
-                "{name}"
-            );
+            assert_eq!((action, second), (Action::Unspecified, case.packet), "{name}");
             assert_eq!((seen.last, seen.refused), (None, 0), "{name}");
         }
     }
@@ -144,9 +130,7 @@ fn the_drivers_program_leaves_packets_that_have_no_checksum_yet_or_no_next_hop()
     let upward = cases::upward(Ip::V4);
     let whole = from_client(Ip::V4).encode();
     let mut partial = whole.clone();
-    let tcp = u16::try_from(whole.len() - 20)
-        .expect("short")
-        .to_be_bytes();
+    let tcp = u16::try_from(whole.len() - 20).expect("short").to_be_bytes();
     // Of the addresses, the protocol and the length, as the kernel leaves it to a device that computes the rest.
     let sum = !checksum(&[&whole[12..20], &[0, 6], &tcp].concat());
     partial[36..38].copy_from_slice(&sum.to_be_bytes());
@@ -154,9 +138,7 @@ fn the_drivers_program_leaves_packets_that_have_no_checksum_yet_or_no_next_hop()
         let mut packet = packet.to_vec();
         translator.try_drivers_on(&mut packet).expect("run")
     };
-    translator
-        .insert(&upward, Devices::to(way_out.0))
-        .expect("there");
+    translator.insert(&upward, Devices::to(way_out.0)).expect("there");
     assert_eq!(tried(&translator, &whole), Action::Unspecified, "tc's turn");
     assert_eq!(tried(&translator, &whole), Action::Redirect);
     assert_eq!(tried(&translator, &partial), Action::Unspecified);
@@ -254,11 +236,7 @@ impl Random {
 #[ignore = "needs root"]
 fn the_last_timestamp_of_a_connection_is_its_other_ends() {
     let translator = Translator::load().expect("loaded");
-    for (listens, address) in [
-        ("127.0.0.1", "127.0.0.1"),
-        ("::1", "::1"),
-        ("::", "127.0.0.1"),
-    ] {
+    for (listens, address) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")] {
         has_the_last_timestamp(&translator, listens, address);
     }
 }
@@ -287,9 +265,7 @@ fn has_the_last_timestamp(translator: &Translator, listens: &str, address: &str)
         source: SocketAddr::new(ip(address), 1),
         ..to_there.reversed()
     };
-    let error = translator
-        .last_timestamp(nobody)
-        .expect_err("no connection");
+    let error = translator.last_timestamp(nobody).expect_err("no connection");
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
@@ -298,15 +274,10 @@ fn has_the_last_timestamp(translator: &Translator, listens: &str, address: &str)
 fn what_is_removed_is_left_alone_again() {
     let translator = Translator::load().expect("loaded");
     let translation = cases::upward(Ip::V6);
-    translator
-        .insert(&translation, Devices::to(1))
-        .expect("there");
+    translator.insert(&translation, Devices::to(1)).expect("there");
     translator.remove(translation.from).expect("gone");
     let mut packet = from_client(Ip::V6).encode();
-    assert_eq!(
-        translator.try_on(&mut packet).expect("run"),
-        Action::Unspecified
-    );
+    assert_eq!(translator.try_on(&mut packet).expect("run"), Action::Unspecified);
     assert_eq!(translator.seen(translation.from).expect("asked"), None);
 }
 
@@ -332,9 +303,7 @@ fn a_packet_is_timed_as_often_as_its_time_to_live_allows() {
         to: upward.from,
         ..upward
     };
-    translator
-        .insert(&round, Devices::to(way_out.0))
-        .expect("there");
+    translator.insert(&round, Devices::to(way_out.0)).expect("there");
     // 64 hops.
     let packet = from_client(Ip::V4).encode();
     let time = translator.time_on(&packet, 63).expect("sent out each time");

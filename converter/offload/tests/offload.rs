@@ -20,9 +20,7 @@ use std::time::Duration;
 use common::{eventually, pattern};
 use nix::sched::{CloneFlags, unshare};
 use socket2::SockRef;
-use tributary_offload::{
-    Checkpoint, Connection, Limits, Translator, check_quiescent, checkpoint, drop_all,
-};
+use tributary_offload::{Checkpoint, Connection, Limits, Translator, check_quiescent, checkpoint, drop_all};
 use tributary_sys::device_number;
 
 const DOWN: usize = 24 << 20;
@@ -97,12 +95,7 @@ struct End<T> {
 
 impl<T: Send + 'static> End<T> {
     /// Connects it with the relay by a cable that is called `device` there.
-    fn start(
-        device: &'static str,
-        net: u8,
-        offloads: bool,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Self {
+    fn start(device: &'static str, net: u8, offloads: bool, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (place, there): (Sender<String>, _) = mpsc::channel();
         let (cable, connected) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -136,9 +129,7 @@ impl<T: Send + 'static> End<T> {
 /// first.
 fn bring_up(device: &str, net: u8, host: u8) {
     run(&format!("ip address add 10.{net}.0.{host}/24 dev {device}"));
-    run(&format!(
-        "ip address add fd00:{net}::{host}/64 dev {device} nodad"
-    ));
+    run(&format!("ip address add fd00:{net}::{host}/64 dev {device} nodad"));
     run(&format!("ip link set {device} up"));
 }
 
@@ -146,9 +137,7 @@ fn bring_up(device: &str, net: u8, host: u8) {
 fn apart(place: &Sender<String>, connected: &Receiver<()>) {
     unshare(CloneFlags::CLONE_NEWNET).expect("root");
     let own = fs::read_link("/proc/thread-self").expect("proc(5)");
-    place
-        .send(format!("/proc/{}/ns/net", own.display()))
-        .expect("it waits");
+    place.send(format!("/proc/{}/ns/net", own.display())).expect("it waits");
     connected.recv().expect("a cable");
 }
 
@@ -183,16 +172,9 @@ fn rest(client: &mut TcpStream, server: &mut TcpStream) -> [Checkpoint; 2] {
 }
 
 /// Leaves the path: from here on the kernel has the connection.
-fn leave(
-    translator: &Translator,
-    [mut client, mut server]: [TcpStream; 2],
-    devices: [u32; 2],
-) -> Connection {
+fn leave(translator: &Translator, [mut client, mut server]: [TcpStream; 2], devices: [u32; 2]) -> Connection {
     let state = rest(&mut client, &mut server);
-    assert_ne!(
-        state[0].scales.map(|s| s.snd),
-        state[0].scales.map(|s| s.rcv)
-    );
+    assert_ne!(state[0].scales.map(|s| s.snd), state[0].scales.map(|s| s.rcv));
     let sockets = [client.as_fd(), server.as_fd()];
     Connection::take_over(translator, sockets, &state, devices).expect("it begins")
 }
@@ -288,9 +270,7 @@ fn a_reset_reaches_the_other_end_and_ends_the_translation() {
             stream
                 .read_exact(&mut vec![0; DOWN - BEFORE])
                 .expect("more than the relay has room for");
-            SockRef::from(&stream)
-                .set_linger(Some(Duration::ZERO))
-                .expect("set");
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("set");
         },
         |mut stream| -> io::Error {
             let block = pattern(BEFORE);

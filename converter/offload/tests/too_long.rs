@@ -114,9 +114,7 @@ fn one_from_elsewhere_is_dropped_and_one_about_nobody_here_is_left_alone() {
     for ip in [Ip::V4, Ip::V6] {
         let [here, there] = sent(ip).map(|segment| segment.encode());
         let about = |packet: &[u8]| message(router(ip), to_client(ip).local.ip(), 64, packet);
-        let act = |translator: &Translator, mut packet: Vec<u8>| {
-            translator.try_on(&mut packet).expect("run")
-        };
+        let act = |translator: &Translator, mut packet: Vec<u8>| translator.try_on(&mut packet).expect("run");
         let forged = about(&there[..told(ip)]);
         let other_device = translator(ip, Some(HERE + 1));
         assert_eq!(act(&other_device, forged.clone()), Action::Drop);
@@ -124,11 +122,7 @@ fn one_from_elsewhere_is_dropped_and_one_about_nobody_here_is_left_alone() {
         assert_eq!(act(&translator, forged.clone()), Action::Redirect);
         let mut other_reason = forged;
         other_reason[ip.header()] += 1;
-        for other in [
-            about(&here[..told(ip)]),
-            about(&there[..told(ip) - 1]),
-            other_reason,
-        ] {
+        for other in [about(&here[..told(ip)]), about(&there[..told(ip) - 1]), other_reason] {
             assert_eq!(act(&translator, other), Action::Unspecified);
         }
     }

@@ -13,11 +13,7 @@ const VERSIONS: [Ip; 2] = [Ip::V4, Ip::V6];
 fn every_packet_of_the_table_becomes_what_it_should() {
     for mut case in cases() {
         let name = format!("{:?}: {}", case.ip, case.name);
-        assert_eq!(
-            case.translation.apply(&mut case.packet),
-            case.action,
-            "{name}"
-        );
+        assert_eq!(case.translation.apply(&mut case.packet), case.action, "{name}");
         assert_eq!(case.packet, case.result, "{name}");
     }
 }

@@ -13,8 +13,7 @@ pub fn require(wanted: CapabilitySet) -> Result<(), Failure> {
         return Ok(());
     }
     let (missing, wanted) = (names(missing), names(wanted));
-    let message =
-        format!("{missing}: missing: accepted: a process with {wanted}, as root has them");
+    let message = format!("{missing}: missing: accepted: a process with {wanted}, as root has them");
     Err(Failure::new(Exit::NoPermission, message))
 }
 
@@ -29,10 +28,7 @@ fn missing(wanted: CapabilitySet, effective: CapabilitySet) -> CapabilitySet {
 }
 
 fn names(set: CapabilitySet) -> String {
-    let names: Vec<_> = set
-        .iter_names()
-        .map(|(name, _)| format!("CAP_{name}"))
-        .collect();
+    let names: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
     names.join(", ")
 }
 
@@ -50,9 +46,6 @@ mod tests {
             names(missing(wanted, CapabilitySet::empty())),
             "CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF"
         );
-        assert_eq!(
-            missing(wanted, CapabilitySet::SYS_ADMIN),
-            CapabilitySet::NET_ADMIN
-        );
+        assert_eq!(missing(wanted, CapabilitySet::SYS_ADMIN), CapabilitySet::NET_ADMIN);
     }
 }

@@ -23,11 +23,7 @@ pub fn main<A: Parser>(run: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
             // A closed pipe is not an error.
             let _ = error.print();
             // Help and version are not errors.
-            let code = if error.use_stderr() {
-                Exit::Usage as u8
-            } else {
-                0
-            };
+            let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
             return ExitCode::from(code);
         }
     };

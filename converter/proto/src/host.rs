@@ -92,10 +92,7 @@ fn parse_quad(text: &[u8]) -> Option<Ipv4Addr> {
     for octet in &mut octets {
         let digits = parts.next()?;
         let is_canonical = digits == b"0" || !digits.starts_with(b"0");
-        *octet = parse_decimal(digits)
-            .filter(|_| is_canonical)?
-            .try_into()
-            .ok()?;
+        *octet = parse_decimal(digits).filter(|_| is_canonical)?.try_into().ok()?;
     }
     parts.next().is_none().then(|| octets.into())
 }
@@ -145,9 +142,7 @@ fn parse_host(text: &[u8]) -> Result<Host, Reason> {
     let address = inside
         .strip_suffix(b"]")
         .and_then(|inside| std::str::from_utf8(inside).ok()?.parse().ok());
-    address
-        .map(Host::V6)
-        .ok_or("malformed IPv6 address in the authority")
+    address.map(Host::V6).ok_or("malformed IPv6 address in the authority")
 }
 
 impl From<SocketAddr> for Authority {

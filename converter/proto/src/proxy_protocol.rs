@@ -39,12 +39,7 @@ fn fixed(family: u8, length: usize) -> Vec<u8> {
     let mut header = Vec::with_capacity(FIXED_LENGTH + length);
     header.extend(SIGNATURE);
     // The lengths of addresses are below 256.
-    header.extend([
-        VERSION << 4 | COMMAND_PROXY,
-        family,
-        0,
-        length.to_le_bytes()[0],
-    ]);
+    header.extend([VERSION << 4 | COMMAND_PROXY, family, 0, length.to_le_bytes()[0]]);
     header
 }
 

@@ -76,11 +76,7 @@ fn parse4(packet: &[u8]) -> Option<Syn> {
         return None;
     }
     let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(packet, at)?)));
-    segment(
-        packet.get(header..)?,
-        address(SOURCE4)?,
-        address(DESTINATION4)?,
-    )
+    segment(packet.get(header..)?, address(SOURCE4)?, address(DESTINATION4)?)
 }
 
 fn parse6(packet: &[u8]) -> Option<Syn> {
@@ -88,11 +84,7 @@ fn parse6(packet: &[u8]) -> Option<Syn> {
         return None;
     }
     let address = |at| Some(IpAddr::V6(Ipv6Addr::from(array::<16>(packet, at)?)));
-    segment(
-        packet.get(LENGTH6..)?,
-        address(SOURCE6)?,
-        address(DESTINATION6)?,
-    )
+    segment(packet.get(LENGTH6..)?, address(SOURCE6)?, address(DESTINATION6)?)
 }
 
 fn segment(segment: &[u8], source: IpAddr, destination: IpAddr) -> Option<Syn> {

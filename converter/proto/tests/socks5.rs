@@ -10,8 +10,8 @@ use incremental::{accepts, refuses};
 use proptest::prelude::*;
 use tributary_proto::host::Host;
 use tributary_proto::socks5::{
-    AuthMethod, Code, FieldLength, Greeting, Login, ProtocolError, Reply, Request,
-    encode_login_status, parse_greeting, parse_login, parse_request,
+    AuthMethod, Code, FieldLength, Greeting, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting,
+    parse_login, parse_request,
 };
 
 fn address(text: &str) -> SocketAddr {
@@ -64,9 +64,7 @@ fn every_greeting_is_parsed_and_emitted() {
 
 #[test]
 fn a_greeting_offers_what_it_lists() {
-    let greeting = Greeting {
-        methods: vec![2, 128],
-    };
+    let greeting = Greeting { methods: vec![2, 128] };
     assert!(greeting.offers(AuthMethod::UserPassword) && greeting.offers(AuthMethod::Other(128)));
     assert!(!greeting.offers(AuthMethod::NoAuthentication));
 }
@@ -81,21 +79,9 @@ fn a_greeting_without_methods_is_parsed_and_offers_none() {
 
 #[test]
 fn the_longest_greeting_has_255_methods() {
-    let longest = Greeting {
-        methods: vec![9; 255],
-    };
-    accepts(
-        parse_greeting,
-        &longest.encode().expect("255 methods"),
-        &longest,
-    );
-    assert_eq!(
-        Greeting {
-            methods: vec![9; 256]
-        }
-        .encode(),
-        Err(FieldLength)
-    );
+    let longest = Greeting { methods: vec![9; 255] };
+    accepts(parse_greeting, &longest.encode().expect("255 methods"), &longest);
+    assert_eq!(Greeting { methods: vec![9; 256] }.encode(), Err(FieldLength));
 }
 
 #[test]
@@ -141,10 +127,7 @@ fn the_longest_login_has_513_bytes() {
 #[test]
 fn a_login_does_not_print_its_password() {
     let printed = format!("{:?}", login(b"alice", b"secret"));
-    assert!(
-        printed.contains("alice") && !printed.contains("secret"),
-        "{printed}"
-    );
+    assert!(printed.contains("alice") && !printed.contains("secret"), "{printed}");
 }
 
 #[test]
@@ -162,14 +145,8 @@ fn every_request_is_parsed_and_emitted() {
             to_address("[2001:db8::1]:80"),
         ),
         ("05 01 00 03 01 61 ffff", to_name("a", 65535)),
-        (
-            "05 01 00 03 0b 6578616d706c652e6f7267 0050",
-            to_name("example.org", 80),
-        ),
-        (
-            "05 01 00 03 08 785f2d612e7a302e 0000",
-            to_name("x_-a.z0.", 0),
-        ),
+        ("05 01 00 03 0b 6578616d706c652e6f7267 0050", to_name("example.org", 80)),
+        ("05 01 00 03 08 785f2d612e7a302e 0000", to_name("x_-a.z0.", 0)),
     ] {
         accepts(parse_request, &hex(bytes), &request);
         assert_eq!(request.encode(), Ok(hex(bytes)));
@@ -198,11 +175,7 @@ fn the_reserved_byte_is_not_looked_at() {
 fn the_longest_name_has_253_bytes_and_a_dot() {
     let longest = format!("{}{}.", "n.".repeat(126), "n");
     for name in [&longest[..253], &longest] {
-        accepts(
-            parse_request,
-            &connect_to_name(name.as_bytes()),
-            &to_name(name, 80),
-        );
+        accepts(parse_request, &connect_to_name(name.as_bytes()), &to_name(name, 80));
     }
     let longer = format!("n{longest}");
     refuses(
@@ -240,12 +213,7 @@ fn names_that_no_host_has_are_refused_when_they_are_there() {
     ];
     for name in names {
         let needed = 5 + name.len();
-        refuses(
-            parse_request,
-            &connect_to_name(name),
-            needed,
-            &ProtocolError::Name,
-        );
+        refuses(parse_request, &connect_to_name(name), needed, &ProtocolError::Name);
     }
     assert_eq!(ProtocolError::Name.code(), Some(Code::HostUnreachable));
 }
@@ -291,19 +259,8 @@ fn numbers_in_disguise_are_refused() {
 
 #[test]
 fn names_with_numbers_before_the_last_label_are_names() {
-    for name in [
-        "1.example",
-        "127.0.0.1.example",
-        "0x7f.example.",
-        "1e",
-        "a1",
-        "xn--0x",
-    ] {
-        accepts(
-            parse_request,
-            &connect_to_name(name.as_bytes()),
-            &to_name(name, 80),
-        );
+    for name in ["1.example", "127.0.0.1.example", "0x7f.example.", "1e", "a1", "xn--0x"] {
+        accepts(parse_request, &connect_to_name(name.as_bytes()), &to_name(name, 80));
     }
 }
 
@@ -336,54 +293,25 @@ fn other_versions_are_refused_at_once_without_a_reply() {
     let socks4 = [4, 1, 0, 80, 192, 0, 2, 7, 0];
     refuses(parse_greeting, &socks4, 1, &ProtocolError::Version(4));
     refuses(parse_request, &socks4, 1, &ProtocolError::Version(4));
-    refuses(
-        parse_login,
-        &hex("05 01 61 01 62"),
-        1,
-        &ProtocolError::Version(5),
-    );
+    refuses(parse_login, &hex("05 01 61 01 62"), 1, &ProtocolError::Version(5));
     assert_eq!(ProtocolError::Version(4).reply(), None);
 }
 
 #[test]
 fn every_reply_is_emitted() {
     for (bytes, reply) in [
-        (
-            "05 00 00 01 c0000201 c001",
-            Reply::success(address("192.0.2.1:49153")),
-        ),
+        ("05 00 00 01 c0000201 c001", Reply::success(address("192.0.2.1:49153"))),
         (
             "05 00 00 04 20010db8000000000000000000000001 0050",
             Reply::success(address("[2001:db8::1]:80")),
         ),
-        (
-            "05 01 00 01 00000000 0000",
-            Reply::refusal(Code::GeneralFailure),
-        ),
-        (
-            "05 02 00 01 00000000 0000",
-            Reply::refusal(Code::NotAllowed),
-        ),
-        (
-            "05 03 00 01 00000000 0000",
-            Reply::refusal(Code::NetworkUnreachable),
-        ),
-        (
-            "05 04 00 01 00000000 0000",
-            Reply::refusal(Code::HostUnreachable),
-        ),
-        (
-            "05 05 00 01 00000000 0000",
-            Reply::refusal(Code::ConnectionRefused),
-        ),
-        (
-            "05 06 00 01 00000000 0000",
-            Reply::refusal(Code::TtlExpired),
-        ),
-        (
-            "05 07 00 01 00000000 0000",
-            Reply::refusal(Code::CommandNotSupported),
-        ),
+        ("05 01 00 01 00000000 0000", Reply::refusal(Code::GeneralFailure)),
+        ("05 02 00 01 00000000 0000", Reply::refusal(Code::NotAllowed)),
+        ("05 03 00 01 00000000 0000", Reply::refusal(Code::NetworkUnreachable)),
+        ("05 04 00 01 00000000 0000", Reply::refusal(Code::HostUnreachable)),
+        ("05 05 00 01 00000000 0000", Reply::refusal(Code::ConnectionRefused)),
+        ("05 06 00 01 00000000 0000", Reply::refusal(Code::TtlExpired)),
+        ("05 07 00 01 00000000 0000", Reply::refusal(Code::CommandNotSupported)),
         (
             "05 08 00 01 00000000 0000",
             Reply::refusal(Code::AddressTypeNotSupported),

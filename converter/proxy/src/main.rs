@@ -53,9 +53,7 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
 fn show(ask: &Ask) -> Result<(), Failure> {
     let status = server::ask(&ask.target.socket)?;
     let text = if ask.json {
-        serde_json::to_string_pretty(&status)
-            .map_err(|error| Failure::new(Exit::System, error.to_string()))?
-            + "\n"
+        serde_json::to_string_pretty(&status).map_err(|error| Failure::new(Exit::System, error.to_string()))? + "\n"
     } else {
         report::text(&status, None, status.connections.len())
     };

@@ -26,10 +26,7 @@ impl<const KEY: usize, const VALUE: usize> LruTable<KEY, VALUE> {
     /// One of so many entries.
     pub fn new(entries: u32) -> io::Result<Self> {
         let [key, value] = [KEY, VALUE].map(u32::try_from);
-        let (key, value) = (
-            key.map_err(io::Error::other)?,
-            value.map_err(io::Error::other)?,
-        );
+        let (key, value) = (key.map_err(io::Error::other)?, value.map_err(io::Error::other)?);
         let mut attributes = [LRU_HASH, key, value, entries];
         // SAFETY: nothing in them is a pointer.
         unsafe { descriptor(MAP_CREATE, &mut attributes) }.map(Self)
@@ -170,14 +167,7 @@ unsafe fn descriptor<A>(command: libc::c_long, attributes: &mut A) -> io::Result
 /// `attributes` are those of `command` in `union bpf_attr`, and what they point to is valid for it.
 unsafe fn call<A>(command: libc::c_long, attributes: &mut A) -> io::Result<RawFd> {
     // SAFETY: the size is that of `attributes`, which the kernel reads and may write; the rest is the caller's.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_mut(attributes),
-            size_of::<A>(),
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -80,10 +80,7 @@ fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
 }
 
 /// The option's elements, one for each subflow, each of `SIZE` bytes at most.
-fn elements<const SIZE: usize>(
-    socket: BorrowedFd<'_>,
-    name: SocketOption,
-) -> io::Result<Vec<[u8; SIZE]>> {
+fn elements<const SIZE: usize>(socket: BorrowedFd<'_>, name: SocketOption) -> io::Result<Vec<[u8; SIZE]>> {
     let mut buffer = vec![0; DATA + MOST_SUBFLOWS * SIZE];
     buffer[..4].copy_from_slice(&u32::try_from(DATA).map_err(io::Error::other)?.to_ne_bytes());
     buffer[12..16].copy_from_slice(&u32::try_from(SIZE).map_err(io::Error::other)?.to_ne_bytes());
@@ -136,8 +133,7 @@ mod tests {
     use super::*;
 
     fn listener() -> Socket {
-        let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))
-            .expect("kernel with MPTCP");
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("kernel with MPTCP");
         listener
             .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
             .expect("bind");
@@ -159,8 +155,7 @@ mod tests {
         let (mut client, mut server) = connected(Protocol::MPTCP);
         client.write_all(&[7; 1000]).expect("write");
         server.read_exact(&mut [0; 1000]).expect("read");
-        let multipath =
-            Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
+        let multipath = Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
         assert!(!multipath.fallback);
         let [subflow] = multipath.subflows[..] else {
             panic!("{multipath:?}")
@@ -174,9 +169,6 @@ mod tests {
     #[test]
     fn a_client_without_mptcp_is_plain_tcp() {
         let (_client, server) = connected(Protocol::TCP);
-        assert_eq!(
-            Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            None
-        );
+        assert_eq!(Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)), None);
     }
 }

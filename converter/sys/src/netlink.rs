@@ -32,11 +32,7 @@ impl Netlink {
     /// A socket alone, which does not wait.
     pub fn socket(family: i32) -> io::Result<Socket> {
         let kind = Type::RAW.nonblocking();
-        Socket::new(
-            Domain::from(libc::AF_NETLINK),
-            kind,
-            Some(Protocol::from(family)),
-        )
+        Socket::new(Domain::from(libc::AF_NETLINK), kind, Some(Protocol::from(family)))
     }
 
     /// The answer to a request of this kind: `head` is what its kind begins with, and attributes are its numbers and values.
@@ -96,12 +92,7 @@ pub struct Answer {
 impl Answer {
     /// `None` if it is one to another request, or to none.
     fn parse(bytes: &[u8], sequence: u32) -> Option<io::Result<Self>> {
-        let cut = || {
-            io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the kernel's answer is cut off",
-            )
-        };
+        let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel's answer is cut off");
         if bytes.len() < HEADER || NetlinkBuffer::new(bytes).sequence_number() != sequence {
             return None;
         }
@@ -116,10 +107,9 @@ impl Answer {
             }));
         }
         let code = ErrorBuffer::new_checked(body).map(|error| error.code().map_or(0, i32::from));
-        Some(Err(code.map_or_else(
-            |_| cut(),
-            |code| io::Error::from_raw_os_error(-code),
-        )))
+        Some(Err(
+            code.map_or_else(|_| cut(), |code| io::Error::from_raw_os_error(-code))
+        ))
     }
 
     /// The value of the attribute with this number, behind so many bytes of the body; `None` if there is none that is whole.
@@ -159,9 +149,7 @@ mod tests {
     #[test]
     fn an_attribute_is_found_behind_others() {
         let bytes = answer(KIND, &[0; 12]);
-        let answer = Answer::parse(&bytes, 7)
-            .expect("its own")
-            .expect("an answer");
+        let answer = Answer::parse(&bytes, 7).expect("its own").expect("an answer");
         assert_eq!((answer.kind, answer.body.len()), (KIND, 12 + 12 + 8));
         assert_eq!(answer.attribute(12, 7), Some(&b"abcde"[..]));
         assert_eq!(answer.attribute(12, 3), Some(&[9, 8][..]));
@@ -172,11 +160,7 @@ mod tests {
         }
         for length in 0..answer.body.len() - 4 {
             let body = answer.body[..length].to_vec();
-            assert_eq!(
-                Answer { kind: KIND, body }.attribute(12, 3),
-                None,
-                "{length}"
-            );
+            assert_eq!(Answer { kind: KIND, body }.attribute(12, 3), None, "{length}");
         }
     }
 
@@ -190,9 +174,7 @@ mod tests {
     #[test]
     fn an_error_is_the_kernels() {
         for errno in [0, libc::ENOENT, libc::ENOBUFS] {
-            let error = Answer::parse(&error(errno), 7)
-                .expect("its own")
-                .expect_err("an error");
+            let error = Answer::parse(&error(errno), 7).expect("its own").expect_err("an error");
             assert_eq!(error.raw_os_error(), Some(errno));
         }
         let cut = Answer::parse(&error(libc::ENOENT)[..HEADER], 7).expect("its own");
@@ -202,20 +184,7 @@ mod tests {
     #[test]
     fn an_answer_that_was_not_read_is_not_the_next_one() {
         let netlink = Netlink::open(libc::NETLINK_ROUTE).expect("a socket");
-        let head = [
-            libc::AF_INET.to_ne_bytes()[0],
-            32,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
+        let head = [libc::AF_INET.to_ne_bytes()[0], 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let to = |last| [127, 0, 0, last];
         netlink
             .send(libc::RTM_GETROUTE, &head, &[(libc::RTA_DST, &to(9))])

@@ -16,13 +16,11 @@ pub struct SocketOption {
 #[allow(missing_docs)]
 impl SocketOption {
     pub const MEMINFO: Self = Self::of(libc::SOL_SOCKET, libc::SO_MEMINFO);
-    pub const IP_BIND_ADDRESS_NO_PORT: Self =
-        Self::of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    pub const IP_BIND_ADDRESS_NO_PORT: Self = Self::of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
     pub const IP_RECVERR: Self = Self::of(libc::IPPROTO_IP, libc::IP_RECVERR);
     pub const IPV6_RECVERR: Self = Self::of(libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
     pub const IPV6_TRANSPARENT: Self = Self::of(libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT);
-    pub const NETLINK_ADD_MEMBERSHIP: Self =
-        Self::of(libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+    pub const NETLINK_ADD_MEMBERSHIP: Self = Self::of(libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
     pub const TCP_FASTOPEN: Self = Self::of(libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
     pub const TCP_FASTOPEN_CONNECT: Self = Self::of(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
     pub const TCP_FASTOPEN_NO_COOKIE: Self = Self::of(libc::IPPROTO_TCP, 34);

@@ -25,11 +25,7 @@ pub struct Path<'a> {
 }
 
 /// Forwards until one of the signals comes.
-pub fn forward(
-    paths: &mut [Path; 2],
-    control: Option<&Control>,
-    signals: &SignalFd,
-) -> io::Result<()> {
+pub fn forward(paths: &mut [Path; 2], control: Option<&Control>, signals: &SignalFd) -> io::Result<()> {
     let mut buffer = ReceiveBuffer::new();
     loop {
         let [here, there, control_ready, ended] = wait(paths, control, signals)?;

@@ -44,10 +44,7 @@ impl Line {
             Self::Rate { bps, free } => {
                 let begins = ready.max(*free);
                 *free = begins + Duration::from_nanos(bytes as u64 * 8_000_000_000 / *bps);
-                Passage {
-                    begins,
-                    ends: *free,
-                }
+                Passage { begins, ends: *free }
             }
             Self::Trace(replay) => replay.send(ready, bytes),
         }
@@ -234,10 +231,7 @@ mod tests {
             link.take(Some(&FRAME), start + ms(at));
         }
         assert_eq!(departures(&mut link, start), [8, 16, 24, 32]);
-        assert_eq!(
-            (link.counters.received, link.counters.queue_dropped),
-            (7, 3)
-        );
+        assert_eq!((link.counters.received, link.counters.queue_dropped), (7, 3));
     }
 
     #[test]
@@ -278,8 +272,7 @@ mod tests {
             link.take(Some(&FRAME[..length]), start + ms(200_000));
         }
         let last = start + ms(300_000);
-        let order: Vec<_> =
-            std::iter::from_fn(|| link.leave(last).map(|frame| frame.len())).collect();
+        let order: Vec<_> = std::iter::from_fn(|| link.leave(last).map(|frame| frame.len())).collect();
         assert_eq!(order.len(), 50);
         assert!(!order.is_sorted());
     }

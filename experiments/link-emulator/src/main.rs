@@ -41,8 +41,8 @@ use nix::sys::signalfd::SignalFd;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
-    set_thread_priority_and_policy, thread_native_id,
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
 };
 use tributary_program::{Exit, Failure};
 
@@ -126,15 +126,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         to,
         direction: Direction::new(spec, &mut random, start),
     };
-    let mut paths = [
-        path(&arguments.a_to_b, &a, &b),
-        path(&arguments.b_to_a, &b, &a),
-    ];
+    let mut paths = [path(&arguments.a_to_b, &a, &b), path(&arguments.b_to_a, &b, &a)];
     let control = arguments.control.as_deref().map(Control::open).transpose();
     let control = control.map_err(Failure::at(Exit::System, "making the control socket"))?;
     print_line("ready")?;
-    forward(&mut paths, control.as_ref(), &signals)
-        .map_err(Failure::at(Exit::System, "forwarding"))?;
+    forward(&mut paths, control.as_ref(), &signals).map_err(Failure::at(Exit::System, "forwarding"))?;
     let [a_to_b, b_to_a] = paths;
     let (a_to_b, b_to_a) = (counters_json(&a_to_b)?, counters_json(&b_to_a)?);
     print_line(&format!(r#"{{"a_to_b":{a_to_b},"b_to_a":{b_to_a}}}"#))
@@ -155,9 +151,7 @@ fn run_before_other_processes() {
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     let result = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
     if let Err(error) = result {
-        eprintln!(
-            "link-emulator: warning: no real-time priority, busy CPUs will add to the delay: {error}"
-        );
+        eprintln!("link-emulator: warning: no real-time priority, busy CPUs will add to the delay: {error}");
     }
 }
 

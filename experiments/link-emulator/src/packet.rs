@@ -10,8 +10,7 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, setsockopt,
-    socket, sockopt,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, send, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
 
@@ -51,12 +50,7 @@ impl PacketSocket {
     pub fn open(interface: &str) -> nix::Result<Self> {
         let index = if_nametoindex(interface)? as libc::c_int;
         // No protocol before the bind: else frames of all other interfaces would come in until then.
-        let fd = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )?;
+        let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?;
         setsockopt(&fd, sockopt::RcvBufForce, &BUFFER_BYTES)?;
         // What waits in a queue where it enters the far end is still this socket's: it must not stop the other direction.
         setsockopt(&fd, sockopt::SndBufForce, &BUFFER_BYTES)?;

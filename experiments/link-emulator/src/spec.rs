@@ -81,9 +81,7 @@ impl Fields {
             (None, None) => Err(format!(
                 "key \"rate\" is missing: accepted is {RATE_FORM}; or a key \"trace\""
             )),
-            (Some(_), Some(_)) => {
-                Err("keys \"rate\" and \"trace\" are both given: accepted is one of them".into())
-            }
+            (Some(_), Some(_)) => Err("keys \"rate\" and \"trace\" are both given: accepted is one of them".into()),
         }
     }
 }
@@ -106,9 +104,7 @@ impl FromStr for Spec {
         if spec.jitter > spec.delay {
             let accepted = format!("at most the delay, {:?}", spec.delay);
             let jitter = format!("{:?}", spec.jitter);
-            return Err(format!(
-                "key \"jitter\" has value {jitter}: accepted is {accepted}"
-            ));
+            return Err(format!("key \"jitter\" has value {jitter}: accepted is {accepted}"));
         }
         Ok(spec)
     }
@@ -169,9 +165,7 @@ fn with_unit(value: &str, units: &[(&str, f64)]) -> Option<f64> {
 fn number(text: &str) -> Option<f64> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    (digits(whole) && digits(fraction))
-        .then(|| text.parse().ok())
-        .flatten()
+    (digits(whole) && digits(fraction)).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -262,10 +256,7 @@ mod tests {
     #[test]
     fn values_out_of_form_or_range_are_refused_with_their_key() {
         for (key, values) in [
-            (
-                "rate",
-                ",100,mbit,0mbit,0.1bit,101gbit,-1mbit,+1mbit,1e3bit,1 mbit",
-            ),
+            ("rate", ",100,mbit,0mbit,0.1bit,101gbit,-1mbit,+1mbit,1e3bit,1 mbit"),
             ("rate", "1Mbit,1mbps,.5mbit,1.mbit,1.2.3mbit,infbit,nanbit"),
             ("delay", ",5,ms,-5ms,61s,5m,5 ms,5ns"),
             ("jitter", ",0,-1ms,61s"),
@@ -287,10 +278,7 @@ mod tests {
             ("rate=1mbit,", "\"\" is not of the form key=value"),
             ("rate=1mbit,,queue=1", "\"\" is not of the form key=value"),
             ("rate", "\"rate\" is not of the form key=value"),
-            (
-                "rate=1mbit,mtu=9",
-                "unknown key \"mtu\": accepted are rate, ",
-            ),
+            ("rate=1mbit,mtu=9", "unknown key \"mtu\": accepted are rate, "),
             ("rate=1mbit, loss=1%", "unknown key \" loss\""),
             ("Rate=1mbit", "unknown key \"Rate\""),
             ("rate=1mbit,rate=2mbit", "key \"rate\" is given twice"),

@@ -43,17 +43,14 @@ impl FromStr for Trace {
         let mut opportunities = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let refused = |accepted| format!("line {number} is {line:?}: accepted is {accepted}");
-            let time =
-                milliseconds(line).ok_or_else(|| refused("a whole number of milliseconds"))?;
+            let time = milliseconds(line).ok_or_else(|| refused("a whole number of milliseconds"))?;
             if opportunities.last().is_some_and(|last| *last > time) {
                 return Err(refused("a time no earlier than the one before"));
             }
             opportunities.push(time);
         }
         match opportunities.last() {
-            None | Some(0) => {
-                Err("it has no length: accepted is a last line above 0 milliseconds".into())
-            }
+            None | Some(0) => Err("it has no length: accepted is a last line above 0 milliseconds".into()),
             Some(_) => Ok(Self { opportunities }),
         }
     }
@@ -163,10 +160,7 @@ mod tests {
 
     #[test]
     fn a_line_is_an_opportunity() {
-        assert_eq!(
-            "0\n5\n5\n12\n".parse::<Trace>().unwrap(),
-            trace(&[0, 5, 5, 12])
-        );
+        assert_eq!("0\n5\n5\n12\n".parse::<Trace>().unwrap(), trace(&[0, 5, 5, 12]));
         assert_eq!("7".parse::<Trace>().unwrap(), trace(&[7]));
     }
 
@@ -178,10 +172,7 @@ mod tests {
             ("-1\n", "line 1 is \"-1\""),
             ("1.5\n", "line 1 is \"1.5\""),
             ("12345678901\n", "line 1 is \"12345678901\""),
-            (
-                "1\n5\n4\n",
-                "line 3 is \"4\": accepted is a time no earlier",
-            ),
+            ("1\n5\n4\n", "line 3 is \"4\": accepted is a time no earlier"),
             ("", "it has no length"),
             ("0\n0\n", "it has no length"),
         ] {
@@ -193,10 +184,7 @@ mod tests {
     #[test]
     fn full_packets_leave_one_at_each_opportunity() {
         let packets = [(0, 1500), (0, 1500), (0, 1500)];
-        assert_eq!(
-            departures(&[3, 3, 8], 9, &packets),
-            [Some(3), Some(3), Some(8)]
-        );
+        assert_eq!(departures(&[3, 3, 8], 9, &packets), [Some(3), Some(3), Some(8)]);
     }
 
     #[test]
@@ -208,27 +196,18 @@ mod tests {
 
     #[test]
     fn a_packet_longer_than_an_opportunity_takes_several() {
-        assert_eq!(
-            departures(&[1, 4, 9], 9, &[(0, 4500), (0, 1)]),
-            [Some(9), Some(10)]
-        );
+        assert_eq!(departures(&[1, 4, 9], 9, &[(0, 4500), (0, 1)]), [Some(9), Some(10)]);
     }
 
     #[test]
     fn an_opportunity_that_nobody_waits_for_is_lost() {
         let packets = [(2_000, 1500), (2_001, 1500), (8_000, 40)];
-        assert_eq!(
-            departures(&[1, 2, 5, 9], 9, &packets),
-            [Some(2), Some(5), Some(9)]
-        );
+        assert_eq!(departures(&[1, 2, 5, 9], 9, &packets), [Some(2), Some(5), Some(9)]);
     }
 
     #[test]
     fn a_rest_is_lost_as_well() {
-        assert_eq!(
-            departures(&[1, 2, 3], 9, &[(0, 40), (1_500, 40)]),
-            [Some(1), Some(2)]
-        );
+        assert_eq!(departures(&[1, 2, 3], 9, &[(0, 40), (1_500, 40)]), [Some(1), Some(2)]);
     }
 
     #[test]
@@ -253,10 +232,7 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_takes_again_once_a_packet_has_left_it() {
         let packets = [(0, 1500), (0, 1500), (0, 1500), (10_001, 1500)];
-        assert_eq!(
-            departures(&[10], 2, &packets),
-            [Some(10), Some(20), None, Some(30)]
-        );
+        assert_eq!(departures(&[10], 2, &packets), [Some(10), Some(20), None, Some(30)]);
     }
 
     #[test]
@@ -276,12 +252,7 @@ mod tests {
             times.sort_unstable();
             times.push(random.random_range(50..60));
             let mut packets: Vec<(u64, usize)> = (0..200)
-                .map(|_| {
-                    (
-                        random.random_range(0..500_000),
-                        random.random_range(1..=1500),
-                    )
-                })
+                .map(|_| (random.random_range(0..500_000), random.random_range(1..=1500)))
                 .collect();
             packets.sort_unstable();
             assert_eq!(
@@ -302,11 +273,7 @@ mod tests {
             while missing > 0 {
                 if bytes == 0 || now * 1000 < *arrival {
                     now = opportunities.next().unwrap();
-                    bytes = if now * 1000 < *arrival {
-                        0
-                    } else {
-                        OPPORTUNITY_BYTES
-                    };
+                    bytes = if now * 1000 < *arrival { 0 } else { OPPORTUNITY_BYTES };
                 }
                 let taken = missing.min(bytes);
                 missing -= taken;

@@ -30,23 +30,14 @@ fn assert_refused(arguments: &[&str], exit_code: i32, parts: &[&str]) {
 #[test]
 fn a_bad_value_is_refused_with_option_key_value_and_accepted_form() {
     let arguments = link("x", "y", SPEC, "rate=1mbit,delay=5");
-    let parts = [
-        "--b-to-a",
-        "\"delay\"",
-        "\"5\"",
-        "0ms to 60s: a number and us, ms or s",
-    ];
+    let parts = ["--b-to-a", "\"delay\"", "\"5\"", "0ms to 60s: a number and us, ms or s"];
     assert_refused(&arguments, 64, &parts);
 }
 
 #[test]
 fn an_unknown_key_is_refused() {
     let arguments = link("x", "y", "rate=1mbit,mtu=9", SPEC);
-    let parts = [
-        "--a-to-b",
-        "\"mtu\"",
-        "rate, trace, delay, jitter, loss, queue",
-    ];
+    let parts = ["--a-to-b", "\"mtu\"", "rate, trace, delay, jitter, loss, queue"];
     assert_refused(&arguments, 64, &parts);
 }
 
@@ -86,9 +77,5 @@ fn a_missing_interface_is_unavailable() {
 fn help_goes_to_stdout() {
     let output = run(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .contains("--a-to-b <SPEC>")
-    );
+    assert!(String::from_utf8(output.stdout).unwrap().contains("--a-to-b <SPEC>"));
 }

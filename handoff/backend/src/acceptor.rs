@@ -79,23 +79,12 @@ impl<S: Server> Acceptor<S> {
         {
             let mut fronts = self.fronts();
             fronts.is_draining = true;
-            fronts
-                .sessions
-                .values()
-                .for_each(|front| front.send_draining());
+            fronts.sessions.values().for_each(|front| front.send_draining());
         }
         // The semaphore is never closed.
-        let _ = self
-            .permits
-            .acquire_many(self.settings.max_connections)
-            .await;
+        let _ = self.permits.acquire_many(self.settings.max_connections).await;
         let flushed = async {
-            while self
-                .fronts()
-                .sessions
-                .values()
-                .any(|front| front.sender.is_waiting())
-            {
+            while self.fronts().sessions.values().any(|front| front.sender.is_waiting()) {
                 sleep(POLL_INTERVAL).await;
             }
         };
@@ -195,11 +184,7 @@ impl<S: Server> FrontSession<S> {
             let mut state = self.state.lock().await;
             let State { session, handed } = &mut *state;
             match session.accept(&mut stream).await {
-                Ok(()) => {
-                    session
-                        .run(stream, acknowledged, |message| handed.take(message))
-                        .await
-                }
+                Ok(()) => session.run(stream, acknowledged, |message| handed.take(message)).await,
                 Err(error) => error.into(),
             }
         };
@@ -261,10 +246,7 @@ impl<S: Server> HandedConnections<S> {
                     serve(handed, front, Arc::clone(&acceptor.server)).await;
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        "the connection of {} is not accepted: {error}",
-                        checkpoint.remote
-                    );
+                    tracing::warn!("the connection of {} is not accepted: {error}", checkpoint.remote);
                     front.send(Payload::Rejected(Rejection::System));
                 }
             }

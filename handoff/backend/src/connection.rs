@@ -28,11 +28,7 @@ pub trait Server: Send + Sync + 'static {
     type State: Default + Send;
 
     /// Serves the next request, the beginning of which is in the inbox.
-    fn serve(
-        &self,
-        client: &mut ClientConnection,
-        state: &mut Self::State,
-    ) -> impl Future<Output = NextStep> + Send;
+    fn serve(&self, client: &mut ClientConnection, state: &mut Self::State) -> impl Future<Output = NextStep> + Send;
 }
 
 /// Reads once into the spare capacity of `bytes`; 0 at the end. `AsyncRead` would take a short read to mean that the socket
@@ -76,12 +72,7 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(
-        stream: TcpStream,
-        ends: [SocketAddr; 2],
-        inbox: Vec<u8>,
-        idle: Duration,
-    ) -> Self {
+    pub(crate) fn new(stream: TcpStream, ends: [SocketAddr; 2], inbox: Vec<u8>, idle: Duration) -> Self {
         inline_urgent_data(&stream);
         Self {
             stream,
@@ -117,8 +108,7 @@ impl ClientConnection {
     pub async fn send_file(&mut self, file: &File, mut from: u64, length: u64) -> io::Result<()> {
         let end = from + length;
         while from < end {
-            let max_connections =
-                usize::try_from(end - from).map_or(SENDFILE_SIZE, |rest| rest.min(SENDFILE_SIZE));
+            let max_connections = usize::try_from(end - from).map_or(SENDFILE_SIZE, |rest| rest.min(SENDFILE_SIZE));
             let stream = &self.stream;
             let send = || Ok(sendfile(stream, file, Some(&mut from), max_connections)?);
             match stream.try_io(Interest::WRITABLE, send) {

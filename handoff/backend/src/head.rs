@@ -5,10 +5,7 @@ use tributary_proto::http::{HeadLimits, HeadReader, Refused, Request};
 use crate::connection::{ClientConnection, NextStep};
 
 /// Reads a request's head, and removes it from the inbox. An error was answered.
-pub async fn next_request(
-    client: &mut ClientConnection,
-    limits: &HeadLimits,
-) -> Result<Request, NextStep> {
+pub async fn next_request(client: &mut ClientConnection, limits: &HeadLimits) -> Result<Request, NextStep> {
     let mut reader = HeadReader::new();
     loop {
         match reader.request(&client.inbox, limits) {

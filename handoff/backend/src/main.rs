@@ -59,8 +59,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     require(CapabilitySet::NET_ADMIN)?;
     match (&arguments.objects, arguments.relay) {
         (Some(folder), _) => {
-            let objects =
-                Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
+            let objects = Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
             serve(arguments, objects)
         }
         (None, Some(server)) => serve(arguments, Relay::to(server, arguments.proxy_protocol)),
@@ -69,12 +68,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn serve(arguments: &Arguments, server: impl Server) -> Result<(), Failure> {
-    let identity = Identity::read(&arguments.identity, Role::BackEnd)
-        .map_err(|failure| failure.during("--identity"))?;
+    let identity =
+        Identity::read(&arguments.identity, Role::BackEnd).map_err(|failure| failure.during("--identity"))?;
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::at(Exit::System, "threads"))?;
     runtime.block_on(async {
-        let port = Port::open(arguments.hand_off)
-            .map_err(Failure::at(Exit::System, arguments.hand_off))?;
+        let port = Port::open(arguments.hand_off).map_err(Failure::at(Exit::System, arguments.hand_off))?;
         let fronts = TcpListener::bind(arguments.fronts).await;
         let fronts = fronts.map_err(Failure::at(Exit::System, arguments.fronts))?;
         let server = Arc::new(server);
@@ -82,9 +80,7 @@ fn serve(arguments: &Arguments, server: impl Server) -> Result<(), Failure> {
         let (draining, drain_signal) = watch::channel(false);
         let mut plain = None;
         if let Some(http) = arguments.http {
-            let listener = TcpListener::bind(http)
-                .await
-                .map_err(Failure::at(Exit::System, http))?;
+            let listener = TcpListener::bind(http).await.map_err(Failure::at(Exit::System, http))?;
             let serving = serve_plain(listener, Arc::clone(&server), max_connections, idle, drain_signal);
             plain = Some(tokio::spawn(serving));
         }

@@ -11,8 +11,7 @@ use std::time::SystemTime;
 use httpdate::HttpDate;
 use percent_encoding::percent_decode_str;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2,
-    renameat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use tributary_proto::http::{Body, BodyReader, HeadLimits, Method, Refused, Request};
@@ -47,11 +46,7 @@ impl Objects {
         })
     }
 
-    async fn answer(
-        &self,
-        client: &mut ClientConnection,
-        request: &Request,
-    ) -> io::Result<NextStep> {
+    async fn answer(&self, client: &mut ClientConnection, request: &Request) -> io::Result<NextStep> {
         let to_head = request.method == Method::Head;
         let Some(path) = path_of(request.path()) else {
             let refused = Refused::new(400, "the target is no path").to_head(to_head);
@@ -152,10 +147,7 @@ impl Server for Objects {
 
     async fn serve(&self, client: &mut ClientConnection, _state: &mut ()) -> NextStep {
         match next_request(client, &self.limits).await {
-            Ok(request) => self
-                .answer(client, &request)
-                .await
-                .unwrap_or(NextStep::Reset),
+            Ok(request) => self.answer(client, &request).await.unwrap_or(NextStep::Reset),
             Err(next_step) => next_step,
         }
     }
@@ -205,11 +197,7 @@ impl<'a> Upload<'a> {
                     let file = File::from(opened?);
                     // Where a file system has no locks, nothing is removed.
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                    return Ok(Self {
-                        objects,
-                        name,
-                        file,
-                    });
+                    return Ok(Self { objects, name, file });
                 }
             }
         }
@@ -316,14 +304,7 @@ mod tests {
     #[test]
     fn only_a_get_may_ask_for_a_part() {
         for (method, range, expected) in [
-            (
-                "GET",
-                "0-9",
-                Part::Some {
-                    from: 0,
-                    length: 10,
-                },
-            ),
+            ("GET", "0-9", Part::Some { from: 0, length: 10 }),
             ("HEAD", "0-9", Part::Whole),
             ("GET", "100-", Part::Missing),
             ("HEAD", "100-", Part::Whole),

@@ -34,10 +34,7 @@ pub async fn serve_plain<S: Server>(
         tokio::spawn(async move {
             // An error shows at the next read.
             let _ = stream.set_nodelay(true);
-            let Ok(ends) = stream
-                .peer_addr()
-                .and_then(|client| Ok([client, stream.local_addr()?]))
-            else {
+            let Ok(ends) = stream.peer_addr().and_then(|client| Ok([client, stream.local_addr()?])) else {
                 // It is already gone.
                 return;
             };
@@ -60,19 +57,14 @@ async fn drain_signal(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
-async fn serve_one<S: Server>(
-    mut client: ClientConnection,
-    server: &S,
-    mut draining: watch::Receiver<bool>,
-) {
+async fn serve_one<S: Server>(mut client: ClientConnection, server: &S, mut draining: watch::Receiver<bool>) {
     let mut state = S::State::default();
     while next_request_begins(&mut client, &mut draining).await {
         match server.serve(&mut client, &mut state).await {
             NextStep::KeepAlive => {}
             NextStep::Close => break,
             NextStep::Reset => {
-                let _: io::Result<()> =
-                    SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
+                let _: io::Result<()> = SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
                 return;
             }
         }
@@ -81,10 +73,7 @@ async fn serve_one<S: Server>(
 }
 
 /// Whether another request begins; it is then served even while draining.
-async fn next_request_begins(
-    client: &mut ClientConnection,
-    draining: &mut watch::Receiver<bool>,
-) -> bool {
+async fn next_request_begins(client: &mut ClientConnection, draining: &mut watch::Receiver<bool>) -> bool {
     if *draining.borrow() {
         return false;
     }

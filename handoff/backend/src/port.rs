@@ -25,10 +25,7 @@ impl Port {
         begin_dropping_all(&deaf)?;
         deaf.bind(&address.into())?;
         deaf.listen(1)?;
-        Ok(Self {
-            address,
-            _deaf: deaf,
-        })
+        Ok(Self { address, _deaf: deaf })
     }
 
     /// Continues the connection here. It times out if its client acknowledges nothing, or has no room, for `idle`: the

@@ -10,9 +10,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
-use tributary_proto::http::exchange::{
-    Action, ClientAfter, Event, Exchange, ExchangeResult, Input, ServerAfter,
-};
+use tributary_proto::http::exchange::{Action, ClientAfter, Event, Exchange, ExchangeResult, Input, ServerAfter};
 use tributary_proto::http::{HeadLimits, Refused};
 
 use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, read_some};
@@ -43,11 +41,7 @@ impl Server for Relay {
     /// The connection to the server that served the previous request.
     type State = Option<TcpStream>;
 
-    async fn serve(
-        &self,
-        client: &mut ClientConnection,
-        state: &mut Option<TcpStream>,
-    ) -> NextStep {
+    async fn serve(&self, client: &mut ClientConnection, state: &mut Option<TcpStream>) -> NextStep {
         let request = match next_request(client, &self.limits).await {
             Ok(request) => request,
             Err(next_step) => return next_step,
@@ -170,9 +164,7 @@ impl ExchangeDriver<'_> {
     /// Both ends have switched to another protocol (RFC 9110 section 7.8): forwards all, until both have ended. Fronts relay
     /// such requests. It may pause as long as it likes, unless its client is dead.
     async fn pass_all(self) -> io::Result<()> {
-        let Self {
-            client, mut server, ..
-        } = self;
+        let Self { client, mut server, .. } = self;
         let alive = TcpKeepalive::new().with_time(client.idle);
         // Without keepalive, a dead client is only noticed later.
         let _ = SockRef::from(&client.stream).set_tcp_keepalive(&alive);
@@ -209,9 +201,7 @@ impl ExchangeDriver<'_> {
             Moved::FromServer(Err(_)) => self.happened(Event::Server(Input::Reset)),
             Moved::FromClient(Ok(0)) => self.happened(Event::Client(Input::End)),
             Moved::FromClient(Ok(_)) => Ok(()),
-            Moved::FromClient(Err(_)) | Moved::ToClient(Err(_)) => {
-                self.happened(Event::Client(Input::Reset))
-            }
+            Moved::FromClient(Err(_)) | Moved::ToClient(Err(_)) => self.happened(Event::Client(Input::Reset)),
             Moved::ToServer(Ok(count)) => {
                 self.to_server.drain(..count);
                 Ok(())

@@ -63,8 +63,7 @@ impl<S: Server> HandedConnection<S> {
     /// Closes it: the front has it. Returns whether the front got everything that was acknowledged here: a packet may have
     /// been on its way through the kernel for longer than detaching could wait.
     pub fn release(self) -> bool {
-        let is_unchanged =
-            |checkpoint| is_unchanged(&self.client.stream, checkpoint).unwrap_or(true);
+        let is_unchanged = |checkpoint| is_unchanged(&self.client.stream, checkpoint).unwrap_or(true);
         self.checkpoint.as_deref().is_none_or(is_unchanged)
     }
 
@@ -114,10 +113,7 @@ pub struct FrontHandle<S: Server> {
 impl<S: Server> FrontHandle<S> {
     /// A front that does not receive it has lost the connection anyway.
     pub fn send(&self, payload: Payload) {
-        self.front.send(Message {
-            id: self.id,
-            payload,
-        });
+        self.front.send(Message { id: self.id, payload });
     }
 
     async fn return_to_front(&self, mut handed: HandedConnection<S>, checkpoint: Checkpoint) {
@@ -161,11 +157,7 @@ impl<S: Server> FrontHandle<S> {
 }
 
 /// Serves a request; then the connection is closed, or returned.
-pub async fn serve<S: Server>(
-    mut handed: HandedConnection<S>,
-    front: FrontHandle<S>,
-    server: Arc<S>,
-) {
+pub async fn serve<S: Server>(mut handed: HandedConnection<S>, front: FrontHandle<S>, server: Arc<S>) {
     let next_step = server.serve(&mut handed.client, &mut handed.state).await;
     let may_continue = next_step == NextStep::KeepAlive && !front.front.is_closed();
     if may_continue {

@@ -125,8 +125,7 @@ async fn an_end_that_changes_the_protocol_has_all_passed_on_until_both_ends_have
         tokio::io::copy(&mut from, &mut to).await.expect("copied");
     });
     let mut client = client_of(server).await;
-    let request =
-        b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ";
+    let request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ";
     client.write_all(request).await.expect("sent");
     let mut echoed = past_head(&mut client).await;
     client.write_all(b"late").await.expect("sent");
@@ -149,8 +148,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
     let serving = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("accepted");
         let mut heard = past_head(&mut stream).await;
-        let answer =
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
         stream.write_all(answer).await.expect("sent");
         send(&stream);
         while heard.len() < 9 {
@@ -170,10 +168,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
         serving.await.expect("no panic")
     };
     let up = timeout(SOON, all).await.expect("in time");
-    assert_eq!(
-        (&heard[..], &up[..]),
-        (&b"abc..Xdef"[..], &b"abc..Xdef"[..])
-    );
+    assert_eq!((&heard[..], &up[..]), (&b"abc..Xdef"[..], &b"abc..Xdef"[..]));
 }
 
 #[tokio::test]

@@ -62,9 +62,7 @@ impl BackEnd {
             id,
             events,
         };
-        self.remote_connections
-            .borrow_mut()
-            .insert(id, events_sender);
+        self.remote_connections.borrow_mut().insert(id, events_sender);
         self.connections.fetch_add(1, Ordering::Relaxed);
         remote.send(payload).then_some(remote)
     }
@@ -125,20 +123,14 @@ impl RemoteConnection {
     /// Sends a message, now or after a reconnection; false without a session.
     pub fn send(&self, payload: Payload) -> bool {
         let sender = self.back_end.sender.borrow();
-        let message = Message {
-            id: self.id,
-            payload,
-        };
+        let message = Message { id: self.id, payload };
         sender.as_ref().is_some_and(|sender| sender.send(message))
     }
 }
 
 impl Drop for RemoteConnection {
     fn drop(&mut self) {
-        self.back_end
-            .remote_connections
-            .borrow_mut()
-            .remove(&self.id);
+        self.back_end.remote_connections.borrow_mut().remove(&self.id);
         self.back_end.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

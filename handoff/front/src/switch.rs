@@ -46,9 +46,7 @@ impl Switch {
 
     /// Sends a rule at once; the future tells whether it was installed.
     pub fn install(&self, rule: Rule) -> impl Future<Output = bool> + use<> {
-        self.rules
-            .borrow_mut()
-            .insert((rule.client, rule.service), rule);
+        self.rules.borrow_mut().insert((rule.client, rule.service), rule);
         let answer = self.ask(self.number(), Payload::Install(rule));
         async move { answer.await == Some(Payload::Done) }
     }
@@ -188,8 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_switch_that_is_back_hears_of_rules_that_there_are_and_that_have_ended_until_it_knows()
-     {
+    async fn a_switch_that_is_back_hears_of_rules_that_there_are_and_that_have_ended_until_it_knows() {
         let switch = Switch::default();
         let before = messages_of(&switch, |switch| {
             drop(switch.install(rule(1)));

@@ -199,9 +199,7 @@ impl<'a> Transfer<'a> {
     async fn follow(mut self, mut handed: HandedOver, router: &impl RequestRouter) -> Outcome {
         if !self.is_still_unchanged() {
             handed.remote.send(Payload::Abort);
-            return self
-                .reset_client(HandoffError::TooLate, handed.at, handed.rule)
-                .await;
+            return self.reset_client(HandoffError::TooLate, handed.at, handed.rule).await;
         }
         loop {
             let on_message = tokio::select! {
@@ -231,11 +229,9 @@ impl<'a> Transfer<'a> {
                     router.answered(handed.at, sent, AnswerEnd::Whole);
                     let is_its_own = router.route(handed.at, &bytes) == Some(handed.at);
                     handed.is_closing = !is_its_own;
-                    handed.remote.send(if is_its_own {
-                        Payload::Keep
-                    } else {
-                        Payload::Close
-                    });
+                    handed
+                        .remote
+                        .send(if is_its_own { Payload::Keep } else { Payload::Close });
                     Ok(handed)
                 }
                 Some(Payload::Closed { sent }) => {
@@ -248,9 +244,7 @@ impl<'a> Transfer<'a> {
                 // Of no interest now.
                 Some(_) => Ok(handed),
                 None => {
-                    return self
-                        .reset_client(HandoffError::BackEnd, handed.at, handed.rule)
-                        .await;
+                    return self.reset_client(HandoffError::BackEnd, handed.at, handed.rule).await;
                 }
             };
             match next {
@@ -314,9 +308,7 @@ impl<'a> Transfer<'a> {
     /// Restores it in a socket here. Only then the rule is removed: until then only sockets that drop everything get the
     /// client's packets. Meanwhile the back end checks whether it returned everything.
     async fn take_back(&mut self, handed: HandedOver, bytes: Vec<u8>) -> Outcome {
-        let HandedOver {
-            at, remote, rule, ..
-        } = handed;
+        let HandedOver { at, remote, rule, .. } = handed;
         let Some(checkpoint) = &self.checkpoint else {
             return self.reset_client(HandoffError::BackEnd, at, rule).await;
         };
@@ -333,8 +325,7 @@ impl<'a> Transfer<'a> {
             }
             Err(error) => {
                 remote.send(Payload::Release);
-                self.reset_client(HandoffError::Kernel(error), at, rule)
-                    .await
+                self.reset_client(HandoffError::Kernel(error), at, rule).await
             }
         }
     }

@@ -43,11 +43,7 @@ pub(crate) async fn read(
 }
 
 /// Takes all complete messages from `inbox`.
-fn take_all(
-    progress: &Mutex<Progress>,
-    inbox: &mut Vec<u8>,
-    take: &mut impl FnMut(Message),
-) -> Result<(), LinkError> {
+fn take_all(progress: &Mutex<Progress>, inbox: &mut Vec<u8>, take: &mut impl FnMut(Message)) -> Result<(), LinkError> {
     let mut used = 0;
     while let Some(parsed) = parse(&inbox[used..]).map_err(LinkError::over)? {
         used += parsed.length;
@@ -92,11 +88,7 @@ pub(crate) async fn write(
     }
 }
 
-fn write_batch(
-    progress: &mut Progress,
-    queue: &mut mpsc::UnboundedReceiver<Message>,
-    bytes: &mut Vec<u8>,
-) {
+fn write_batch(progress: &mut Progress, queue: &mut mpsc::UnboundedReceiver<Message>, bytes: &mut Vec<u8>) {
     while bytes.len() < BATCH {
         if !progress.is_behind() {
             if let Ok(message) = queue.try_recv() {
@@ -157,8 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn messages_that_come_twice_are_taken_once_and_one_that_is_missing_breaks_the_connection()
-    {
+    async fn messages_that_come_twice_are_taken_once_and_one_that_is_missing_breaks_the_connection() {
         let (here, mut there) = duplex(100_000);
         let (_sender, mut session) = begun();
         let mut bytes = Vec::new();

@@ -41,19 +41,15 @@ impl Identity {
         let found = IdentityFolder::read(folder)?;
         let named = |name: &str| folder.join(name).display().to_string();
         let mut roots = RootCertStore::empty();
-        for authority in
-            certificates(&found.authority).map_err(Failure::at(Exit::NoInput, named("ca.pem")))?
-        {
+        for authority in certificates(&found.authority).map_err(Failure::at(Exit::NoInput, named("ca.pem")))? {
             roots
                 .add(authority)
                 .map_err(Failure::at(Exit::NoInput, named("ca.pem")))?;
         }
-        let own = certificates(&found.certificate)
-            .map_err(Failure::at(Exit::NoInput, named("node.pem")))?;
+        let own = certificates(&found.certificate).map_err(Failure::at(Exit::NoInput, named("node.pem")))?;
         role.check(&own[0])
             .map_err(Failure::at(Exit::NoInput, named("node.pem")))?;
-        let key = PrivateKeyDer::from_pem_slice(&found.key)
-            .map_err(Failure::at(Exit::NoInput, named("node.key")))?;
+        let key = PrivateKeyDer::from_pem_slice(&found.key).map_err(Failure::at(Exit::NoInput, named("node.key")))?;
         Self::new(Arc::new(roots), own, key).map_err(Failure::at(Exit::NoInput, folder.display()))
     }
 
@@ -68,8 +64,7 @@ impl Identity {
             .with_protocol_versions(&versions)?
             .with_root_certificates(Arc::clone(&roots))
             .with_client_auth_cert(own.clone(), key.clone_key())?;
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
         let server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)?
             .with_client_cert_verifier(verifier)
@@ -81,11 +76,7 @@ impl Identity {
     }
 
     /// Connects to this address, which the peer's certificate must name, as must this role.
-    pub async fn connect(
-        &self,
-        address: SocketAddr,
-        role: Role,
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    pub async fn connect(&self, address: SocketAddr, role: Role) -> io::Result<client::TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
         // Without it small writes are only slower.
         let _ = stream.set_nodelay(true);

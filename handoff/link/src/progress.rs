@@ -118,9 +118,7 @@ impl Progress {
     pub(crate) fn write_next(&mut self, bytes: &mut Vec<u8>) -> bool {
         let number = self.written + 1;
         let first = self.sent + 1 - self.unacknowledged.len() as u64;
-        let place = number
-            .checked_sub(first)
-            .and_then(|at| usize::try_from(at).ok());
+        let place = number.checked_sub(first).and_then(|at| usize::try_from(at).ok());
         let Some(message) = place.and_then(|place| self.unacknowledged.get(place)) else {
             return false;
         };

@@ -86,10 +86,9 @@ impl Budget {
 
 fn size(message: &Message) -> usize {
     let bytes = match &message.payload {
-        Payload::HandOver { checkpoint, bytes }
-        | Payload::Returned {
-            checkpoint, bytes, ..
-        } => size_of_val(checkpoint.as_ref()) + bytes.len(),
+        Payload::HandOver { checkpoint, bytes } | Payload::Returned { checkpoint, bytes, .. } => {
+            size_of_val(checkpoint.as_ref()) + bytes.len()
+        }
         Payload::Undetachable { bytes, .. } => bytes.len(),
         _ => 0,
     };

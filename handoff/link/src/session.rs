@@ -66,10 +66,7 @@ async fn read_peer_hello(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<He
         Some(Message {
             id: session,
             payload: Payload::Hello { acknowledged },
-        }) => Ok(Hello {
-            session,
-            acknowledged,
-        }),
+        }) => Ok(Hello { session, acknowledged }),
         _ => Err(io::Error::other("its first message is no hello")),
     }
 }
@@ -199,8 +196,7 @@ mod tests {
                     Ok(heard) => heard,
                     Err(error) => return error,
                 };
-                one.run(here, heard, |message| push(came_near, &message))
-                    .await
+                one.run(here, heard, |message| push(came_near, &message)).await
             };
             let accepting = async {
                 let hello = match read_hello(&mut there).await {
@@ -236,11 +232,7 @@ mod tests {
         }
     }
 
-    async fn pass_on(
-        mut from: impl AsyncRead + Unpin,
-        mut to: impl AsyncWrite + Unpin,
-        most: usize,
-    ) {
+    async fn pass_on(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, most: usize) {
         for _ in 0..most {
             let Ok(byte) = from.read_u8().await else {
                 return;
@@ -281,8 +273,7 @@ mod tests {
             pair.senders[0].send(message(id));
         }
         // The second heartbeat acknowledges.
-        pair.connect([10_000, HELLO_LENGTH + 3 * HELLO_LENGTH])
-            .await;
+        pair.connect([10_000, HELLO_LENGTH + 3 * HELLO_LENGTH]).await;
         assert_eq!(pair.came[1].len(), 10);
         assert!(pair.sessions[0].progress().unacknowledged() == 0);
     }

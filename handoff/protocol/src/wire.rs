@@ -86,9 +86,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, ParseError> {
         return Ok(None);
     };
     let count = |at| array(whole, at).map(u64::from_be_bytes);
-    let (id, number) = count(ID)
-        .zip(count(NUMBER))
-        .ok_or(ParseError::Length(length))?;
+    let (id, number) = count(ID).zip(count(NUMBER)).ok_or(ParseError::Length(length))?;
     let payload = payload(whole[KIND], &whole[BODY..])?.ok_or(ParseError::Length(length))?;
     let message = Message { id, payload };
     Ok(Some(Parsed {
@@ -114,9 +112,7 @@ fn payload(kind: u8, body: &[u8]) -> Result<Option<Payload>, ParseError> {
             _ => None,
         }),
         CLOSED => Ok(count(body).map(|sent| Payload::Closed { sent })),
-        HAND_OVER => Ok(
-            connection(body)?.map(|(checkpoint, bytes)| Payload::HandOver { checkpoint, bytes })
-        ),
+        HAND_OVER => Ok(connection(body)?.map(|(checkpoint, bytes)| Payload::HandOver { checkpoint, bytes })),
         KEEP => alone(Payload::Keep),
         CLOSE => alone(Payload::Close),
         RETURNED => returned(body),
@@ -240,12 +236,8 @@ impl Payload {
                 out.extend_from_slice(bytes);
             }
             Self::Rejected(rejection) => out.push(rejection.code()),
-            Self::Hello {
-                acknowledged: count,
-            }
-            | Self::Heartbeat {
-                acknowledged: count,
-            }
+            Self::Hello { acknowledged: count }
+            | Self::Heartbeat { acknowledged: count }
             | Self::Closed { sent: count } => {
                 out.extend_from_slice(&count.to_be_bytes());
             }

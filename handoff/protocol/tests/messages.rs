@@ -1,16 +1,14 @@
 //! Messages are written and parsed, whole and byte by byte, with trailing bytes.
 
 use handoff_protocol::{
-    MAX_CLIENT_BYTES, MAX_MESSAGE_LENGTH, Message, ParseError, Parsed, Payload, Rejection, Rule,
-    parse,
+    MAX_CLIENT_BYTES, MAX_MESSAGE_LENGTH, Message, ParseError, Parsed, Payload, Rejection, Rule, parse,
 };
 use proptest::prelude::*;
 use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
 /// The state of its own tests: version 1, all options, scales 7 and 8, the rest counts up.
 fn checkpoint() -> Checkpoint {
-    let mut bytes: [u8; Checkpoint::LENGTH] =
-        std::array::from_fn(|at| u8::try_from(at).expect("small"));
+    let mut bytes: [u8; Checkpoint::LENGTH] = std::array::from_fn(|at| u8::try_from(at).expect("small"));
     bytes[..4].copy_from_slice(&[1, 7, 7, 8]);
     Checkpoint::from_bytes(&bytes).expect("a state")
 }
@@ -27,8 +25,7 @@ fn rule() -> Rule {
 /// Each kind, and the bytes after its number.
 fn cases() -> Vec<(u8, Payload, Vec<u8>)> {
     let state = checkpoint().to_bytes().to_vec();
-    let ends =
-        b"\x0a\0\0\x01\x9c\x40\x0a\0\x01\x01\0\x50\x0a\0\x02\x01\x1c\xe8\0\0\0\0\0\0\x01\x02";
+    let ends = b"\x0a\0\0\x01\x9c\x40\x0a\0\x01\x01\0\x50\x0a\0\x02\x01\x1c\xe8\0\0\0\0\0\0\x01\x02";
     let boxed = || Box::new(checkpoint());
     let hand = |bytes: &[u8]| Payload::HandOver {
         checkpoint: boxed(),
@@ -46,11 +43,7 @@ fn cases() -> Vec<(u8, Payload, Vec<u8>)> {
     let [two_five_eight, five] = [b"\0\0\0\0\0\0\x01\x02", b"\0\0\0\0\0\0\0\x05"];
     let rejected = |code, rejection| (5, Payload::Rejected(rejection), vec![code]);
     vec![
-        (
-            1,
-            Payload::Hello { acknowledged: 258 },
-            two_five_eight.to_vec(),
-        ),
+        (1, Payload::Hello { acknowledged: 258 }, two_five_eight.to_vec()),
         (2, Payload::Heartbeat { acknowledged: 5 }, five.to_vec()),
         (3, hand(b"GET / "), [&state[..], b"GET / "].concat()),
         (3, hand(b""), state.clone()),
@@ -120,20 +113,13 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
         );
         if !ends_with_bytes {
             let longer = bytes(kind, &[&body[..], &[0]].concat());
-            assert_eq!(
-                parse(&longer),
-                Err(ParseError::Length(longer.len())),
-                "{kind}"
-            );
+            assert_eq!(parse(&longer), Err(ParseError::Length(longer.len())), "{kind}");
         }
         if let [most @ .., _] = &body[..] {
             let shorter = bytes(kind, most);
             let parsed = parse(&shorter);
             let still_one = ends_with_bytes && parsed.as_ref().is_ok_and(Option::is_some);
-            assert!(
-                still_one || parsed == Err(ParseError::Length(shorter.len())),
-                "{kind}"
-            );
+            assert!(still_one || parsed == Err(ParseError::Length(shorter.len())), "{kind}");
         }
     }
 }
@@ -160,12 +146,7 @@ fn lengths_are_bounded_before_anything_is_waited_for() {
         Err(ParseError::Length(MAX_MESSAGE_LENGTH + 1))
     );
     assert_eq!(parse(&[0; 4]), Err(ParseError::Length(4)));
-    let hand = |length| {
-        bytes(
-            3,
-            &[&checkpoint().to_bytes()[..], &vec![0; length]].concat(),
-        )
-    };
+    let hand = |length| bytes(3, &[&checkpoint().to_bytes()[..], &vec![0; length]].concat());
     assert!(parse(&hand(MAX_CLIENT_BYTES)).is_ok_and(|message| message.is_some()));
     assert!(parse(&hand(MAX_CLIENT_BYTES + 1)).is_err());
 }

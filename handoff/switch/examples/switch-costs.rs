@@ -63,9 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> io::Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rule = runtime.block_on(rule_time(arguments))?;
     let times = Times::begin(arguments)?;
     let mut named = vec![("rule_us".to_owned(), rule.as_secs_f64() * 1e6)];
@@ -73,10 +71,7 @@ fn measure(arguments: &Arguments) -> io::Result<String> {
         let packet = packet(length - ETHERNET);
         let times_ns = [("", times.tc(&packet)?), ("xdp_", times.drivers(&packet)?)];
         for (who, time) in times_ns {
-            named.push((
-                format!("{who}rewrite_ns_{length}"),
-                time.as_secs_f64() * 1e9,
-            ));
+            named.push((format!("{who}rewrite_ns_{length}"), time.as_secs_f64() * 1e9));
         }
     }
     let fields: Vec<_> = named
@@ -132,11 +127,7 @@ async fn rule_times(
 }
 
 /// Installs the rule, and waits for the reply.
-async fn done(
-    payload: Payload,
-    switch: &Sender,
-    answers: &mut UnboundedReceiver<Payload>,
-) -> io::Result<()> {
+async fn done(payload: Payload, switch: &Sender, answers: &mut UnboundedReceiver<Payload>) -> io::Result<()> {
     let message = Message { id: 1, payload };
     if !switch.send(message) {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -177,21 +168,12 @@ impl Times {
 
     fn tc(&self, packet: &[u8]) -> io::Result<Duration> {
         let time = |_| self.translator.time_on(packet, IN_A_ROW);
-        (0..self.count)
-            .map(time)
-            .collect::<io::Result<_>>()
-            .map(median)
+        (0..self.count).map(time).collect::<io::Result<_>>().map(median)
     }
 
     fn drivers(&self, packet: &[u8]) -> io::Result<Duration> {
-        let time = |_| {
-            self.translator
-                .time_drivers_on(packet, IN_A_ROW)
-                .transpose()
-        };
-        let times: Vec<_> = (0..self.count)
-            .filter_map(time)
-            .collect::<io::Result<_>>()?;
+        let time = |_| self.translator.time_drivers_on(packet, IN_A_ROW).transpose();
+        let times: Vec<_> = (0..self.count).filter_map(time).collect::<io::Result<_>>()?;
         if times.is_empty() {
             let message = "drivers' program sends nothing out: no next hop is known there";
             return Err(io::Error::other(message));

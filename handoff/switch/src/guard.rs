@@ -21,10 +21,7 @@ impl Guard {
 
     /// Installs the table, which stays. Fails if nft(8) is missing or refuses.
     pub fn install(&self) -> io::Result<()> {
-        let mut nft = Command::new("nft")
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .spawn()?;
+        let mut nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = nft.stdin.take() {
             stdin.write_all(self.0.as_bytes())?;
         }
@@ -104,9 +101,6 @@ mod tests {
             text.contains("elements = { 10.0.2.1 . 7400, 10.0.2.2 . 7400 }"),
             "{text}"
         );
-        assert!(
-            text.starts_with("table ip tributary-switch {}\ndelete table"),
-            "{text}"
-        );
+        assert!(text.starts_with("table ip tributary-switch {}\ndelete table"), "{text}");
     }
 }

@@ -22,9 +22,9 @@ impl Switch {
     pub fn start(rules: Rules, limits: Limits, devices: &BTreeSet<String>) -> io::Result<Self> {
         let mut translator = Translator::load()?;
         for device in devices {
-            translator.attach(device).map_err(|error| {
-                io::Error::new(error.kind(), format!("device {device:?}: {error}"))
-            })?;
+            translator
+                .attach(device)
+                .map_err(|error| io::Error::new(error.kind(), format!("device {device:?}: {error}")))?;
         }
         Ok(Self {
             rules,
@@ -86,11 +86,7 @@ impl Switch {
 
     /// A flow that the kernel has lost counts as unseen, and expires at some time.
     fn seen(&self, flow: Flow) -> Seen {
-        self.translator
-            .seen(flow)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
+        self.translator.seen(flow).ok().flatten().unwrap_or_default()
     }
 
     pub fn count(&self) -> usize {

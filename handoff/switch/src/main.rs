@@ -116,9 +116,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         .build_local(LocalOptions::default())
         .map_err(Failure::at(Exit::System, "event loop"))?;
     let identity = match &arguments.identity {
-        Some(folder) => Some(
-            Identity::read(folder, Role::Switch).map_err(|failure| failure.during("--identity"))?,
-        ),
+        Some(folder) => Some(Identity::read(folder, Role::Switch).map_err(|failure| failure.during("--identity"))?),
         None => None,
     };
     let guard = guard(arguments);
@@ -154,11 +152,7 @@ fn devices(arguments: &Arguments) -> Result<Devices, Failure> {
         .collect()
 }
 
-fn start_switch(
-    arguments: &Arguments,
-    devices: &Devices,
-    guard: &Guard,
-) -> Result<Switch, Failure> {
+fn start_switch(arguments: &Arguments, devices: &Devices, guard: &Guard) -> Result<Switch, Failure> {
     let back_ends = arguments.back_ends.iter();
     let back_ends = back_ends.map(|each| (each.address, devices[&each.device]));
     let rules = Rules::new(RulesConfig {
@@ -173,8 +167,7 @@ fn start_switch(
     };
     guard.install().map_err(Failure::at(Exit::System, "nft"))?;
     let names = devices.keys().cloned().collect();
-    let mut switch =
-        Switch::start(rules, limits, &names).map_err(Failure::at(Exit::System, "tc"))?;
+    let mut switch = Switch::start(rules, limits, &names).map_err(Failure::at(Exit::System, "tc"))?;
     if arguments.attach != Attach::Tc {
         let attached = switch.attach_to_drivers(&names);
         log_attachment(attached, arguments.attach == Attach::Xdp)?;
@@ -291,12 +284,8 @@ async fn changed_device(devices: &Devices) -> Failure {
 
 /// The first device that has another index now. One that is gone may be back before anybody misses it.
 fn changed(devices: &Devices) -> Option<&str> {
-    let is_another =
-        |(name, index): &(&String, &u32)| device_number(name).is_ok_and(|now| now != **index);
-    devices
-        .iter()
-        .find(is_another)
-        .map(|(name, _)| name.as_str())
+    let is_another = |(name, index): &(&String, &u32)| device_number(name).is_ok_and(|now| now != **index);
+    devices.iter().find(is_another).map(|(name, _)| name.as_str())
 }
 
 #[cfg(test)]
@@ -306,11 +295,7 @@ mod tests {
     #[test]
     fn a_device_is_another_one_if_its_index_has_changed() {
         let lo = device_number("lo").expect("there");
-        for (name, index, expected) in [
-            ("lo", lo, None),
-            ("lo", lo + 1, Some("lo")),
-            ("not-there", lo, None),
-        ] {
+        for (name, index, expected) in [("lo", lo, None), ("lo", lo + 1, Some("lo")), ("not-there", lo, None)] {
             let devices = Devices::from([(name.to_owned(), index)]);
             assert_eq!(changed(&devices), expected, "{name} {index}");
         }

@@ -65,8 +65,7 @@ impl Rules {
         if !self.installed.contains_key(&key) && self.installed.len() >= self.config.max_rules {
             return Err(Rejection::Full);
         }
-        let is_there =
-            |entry: &Entry| (entry.back_end, entry.number) == (rule.back_end, rule.number);
+        let is_there = |entry: &Entry| (entry.back_end, entry.number) == (rule.back_end, rule.number);
         if self.installed.get(&key).is_some_and(is_there) {
             return Ok(vec![]);
         }
@@ -81,8 +80,7 @@ impl Rules {
             begun: now,
         };
         let before = self.installed.insert(key, entry);
-        self.at_back_end
-            .insert((rule.back_end, rule.client), rule.service);
+        self.at_back_end.insert((rule.back_end, rule.client), rule.service);
         if let Some(before) = before.filter(|before| before.back_end != rule.back_end) {
             self.at_back_end.remove(&(before.back_end, rule.client));
             let before = Rule {
@@ -116,12 +114,7 @@ impl Rules {
     }
 
     /// The rules that have expired at `now`, by what was `seen` of each flow.
-    pub fn expired(
-        &self,
-        now: Duration,
-        limits: &Limits,
-        seen: impl Fn(Flow) -> Seen,
-    ) -> Vec<Rule> {
+    pub fn expired(&self, now: Duration, limits: &Limits, seen: impl Fn(Flow) -> Seen) -> Vec<Rule> {
         let mut expired = vec![];
         for (&(client, service), entry) in &self.installed {
             let rule = Rule {
@@ -152,18 +145,12 @@ fn is_expired(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits)
 
 /// For the client's packets.
 fn to_back_end(rule: &Rule) -> Translation {
-    readdress(
-        flow(rule.client, rule.service),
-        flow(rule.client, rule.back_end),
-    )
+    readdress(flow(rule.client, rule.service), flow(rule.client, rule.back_end))
 }
 
 /// For the back end's packets.
 fn to_client(rule: &Rule) -> Translation {
-    readdress(
-        flow(rule.back_end, rule.client),
-        flow(rule.service, rule.client),
-    )
+    readdress(flow(rule.back_end, rule.client), flow(rule.service, rule.client))
 }
 
 fn flow(source: SocketAddrV4, destination: SocketAddrV4) -> Flow {
@@ -246,10 +233,7 @@ mod tests {
         assert_eq!(to_client.to, to_back_end.from.reversed());
         assert_eq!(to_back_end.from.destination, rule.service.into());
         assert_eq!(to_back_end.to.destination, rule.back_end.into());
-        let gone = [
-            Change::Remove(to_back_end.from),
-            Change::Remove(to_client.from),
-        ];
+        let gone = [Change::Remove(to_back_end.from), Change::Remove(to_client.from)];
         assert_eq!(rules.remove(rule), gone);
         assert_eq!(rules.remove(rule), []);
         assert_eq!(rules.count(), 0);
@@ -311,9 +295,7 @@ mod tests {
     #[test]
     fn two_services_are_not_one_connection_at_a_back_end() {
         let mut rules = rules();
-        rules
-            .install(rule("10.0.2.1:7400"), NOW)
-            .expect("installed");
+        rules.install(rule("10.0.2.1:7400"), NOW).expect("installed");
         let other = Rule {
             service: at("10.0.1.1:81"),
             ..rule("10.0.2.1:7400")
@@ -347,11 +329,7 @@ mod tests {
             ([fin, fin], later(4), false),
             ([fin, fin], later(5), true),
         ] {
-            assert_eq!(
-                is_expired(&seen, NOW, now, &LIMITS),
-                expired,
-                "{seen:?} at {now:?}"
-            );
+            assert_eq!(is_expired(&seen, NOW, now, &LIMITS), expired, "{seen:?} at {now:?}");
         }
     }
 }

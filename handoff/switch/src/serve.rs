@@ -12,10 +12,7 @@ use crate::kernel::Switch;
 
 /// Serves a front until its connection breaks. Its rules stay, since the connections continue without it; a front that is
 /// back sends all rules again. Fails if the first message is no hello.
-pub async fn serve(
-    switch: Rc<RefCell<Switch>>,
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-) -> io::Result<()> {
+pub async fn serve(switch: Rc<RefCell<Switch>>, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     let hello = read_hello(&mut stream).await?;
     let (sender, mut session) = Session::new();
     session.accept(&mut stream).await?;

@@ -86,9 +86,7 @@ pub async fn session(
     let set_targets = |egresses: &[Entry]| {
         let wanted = self::wanted(settings, egresses, &peers.borrow());
         for server in wanted.refused().difference(targets.borrow().refused()) {
-            warn!(
-                "{server} is not connected to: accepted: a server that a converter may reach, or one of --allow"
-            );
+            warn!("{server} is not connected to: accepted: a server that a converter may reach, or one of --allow");
         }
         targets.send_if_modified(|before| std::mem::replace(before, wanted) != *before);
     };
@@ -158,9 +156,7 @@ pub fn pressure(file: &Path) -> Result<Pressure, String> {
 /// The delays to publish in place of `published`.
 fn delays(settings: &Settings, published: &Delays, readings: &Readings) -> Delays {
     let next = threshold::next(&published.round_trip_us, readings, settings.threshold);
-    let silent = readings
-        .iter()
-        .filter(|(_, reading)| **reading == Reading::Silent);
+    let silent = readings.iter().filter(|(_, reading)| **reading == Reading::Silent);
     let silent = silent.map(|(name, _)| name.clone());
     Delays {
         round_trip_us: next.unwrap_or_else(|| published.round_trip_us.clone()),
@@ -177,12 +173,7 @@ fn node(settings: &Settings, answers: bool) -> Node {
     }
 }
 
-async fn register(
-    settings: &Settings,
-    store: &Store,
-    lease: &Lease,
-    answers: bool,
-) -> Result<(), SessionError> {
+async fn register(settings: &Settings, store: &Store, lease: &Lease, answers: bool) -> Result<(), SessionError> {
     let value = codec::encode(&node(settings, answers));
     let name = &settings.name;
     if store.claim(&keys::key(NODES, name), value, lease).await? {
@@ -192,10 +183,7 @@ async fn register(
 }
 
 /// The values left by an earlier session with the same lease.
-async fn published(
-    name: &Name,
-    store: &Store,
-) -> Result<(Delays, ServerDelays, Health), SessionError> {
+async fn published(name: &Name, store: &Store) -> Result<(Delays, ServerDelays, Health), SessionError> {
     Ok((
         own(DELAYS, name, store).await?,
         own(SERVERS, name, store).await?,
@@ -203,11 +191,7 @@ async fn published(
     ))
 }
 
-async fn own<T: DeserializeOwned + Default>(
-    folder: &str,
-    name: &Name,
-    store: &Store,
-) -> Result<T, SessionError> {
+async fn own<T: DeserializeOwned + Default>(folder: &str, name: &Name, store: &Store) -> Result<T, SessionError> {
     let value = store.get(&keys::key(folder, name)).await?;
     let decoded = value.and_then(|value| codec::decode(&value).ok());
     Ok(decoded.unwrap_or_default())

@@ -149,11 +149,7 @@ pub struct Controller {
     #[arg(long)]
     pub insecure_transport: bool,
     /// The data folder of its own etcd
-    #[arg(
-        long,
-        default_value = "/var/lib/tributary-overlay",
-        conflicts_with = "endpoints"
-    )]
+    #[arg(long, default_value = "/var/lib/tributary-overlay", conflicts_with = "endpoints")]
     pub data: PathBuf,
     /// The port of its own etcd on 127.0.0.1; 0 takes a free one
     #[arg(long, default_value = "2379", conflicts_with = "endpoints")]

@@ -33,10 +33,7 @@ pub struct Settings {
 }
 
 /// One session with etcd, until an error. `held` is the lease, which the caller may revoke.
-pub async fn session(
-    settings: &Settings,
-    held: &mut Option<Lease>,
-) -> Result<Infallible, SessionError> {
+pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, SessionError> {
     let store = Store::connect(&settings.members).await?;
     store.has_room().await?;
     let lease = store.lease(held).await?;
@@ -117,11 +114,7 @@ impl ElectedController<'_> {
     }
 
     /// All pairs of 300 nodes take a second on a busy machine: not on the thread that keeps the lease alive.
-    async fn compute(
-        &mut self,
-        snapshot: Snapshot,
-        version: i64,
-    ) -> Result<Result<TableSet, String>, SessionError> {
+    async fn compute(&mut self, snapshot: Snapshot, version: i64) -> Result<Result<TableSet, String>, SessionError> {
         let published = std::mem::take(&mut self.published);
         let before = std::mem::take(&mut self.estimates);
         let max_through = self.settings.max_through;
@@ -132,23 +125,15 @@ impl ElectedController<'_> {
             (published, estimates, checked.map(|()| chosen))
         };
         let done = tokio::task::spawn_blocking(work).await;
-        let (published, estimates, chosen) =
-            done.map_err(|error| SessionError::new(error.to_string()))?;
+        let (published, estimates, chosen) = done.map_err(|error| SessionError::new(error.to_string()))?;
         (self.published, self.estimates) = (published, estimates);
         Ok(chosen)
     }
 
     /// Returns a line for each table that could not be published: there the previous one stays.
-    async fn publish(
-        &mut self,
-        chosen: TableSet,
-        version: i64,
-    ) -> Result<Vec<String>, SessionError> {
+    async fn publish(&mut self, chosen: TableSet, version: i64) -> Result<Vec<String>, SessionError> {
         let known = self.published.keys();
-        let gone: Vec<Name> = known
-            .filter(|ingress| !chosen.contains_key(ingress))
-            .cloned()
-            .collect();
+        let gone: Vec<Name> = known.filter(|ingress| !chosen.contains_key(ingress)).cloned().collect();
         let changed = tables::changed(chosen, &self.published);
         if !changed.is_empty() || !gone.is_empty() {
             info!(
@@ -184,9 +169,7 @@ impl ElectedController<'_> {
         };
         let bytes = value.len() as u64;
         match self.leadership.put(&key, value, None).await {
-            Err(error) if error.is_too_large() => {
-                Ok(Err(format!("{key}: {error}: accepted: {fewer}")))
-            }
+            Err(error) if error.is_too_large() => Ok(Err(format!("{key}: {error}: accepted: {fewer}"))),
             other => other.map(|()| Ok(bytes)),
         }
     }
@@ -197,9 +180,7 @@ impl ElectedController<'_> {
         }
         let report = Report::new(self.settings.name.clone(), now(), refused.clone());
         self.refused = refused;
-        self.leadership
-            .put(REPORT, codec::encode(&report), Some(lease))
-            .await
+        self.leadership.put(REPORT, codec::encode(&report), Some(lease)).await
     }
 }
 

@@ -38,9 +38,7 @@ pub(crate) fn graphs(nodes: &[Name], snapshot: &Snapshot, estimates: &Estimates)
 }
 
 /// The node that measured, its peer, and the delay.
-pub(crate) fn measured(
-    delays: &BTreeMap<Name, Delays>,
-) -> impl Iterator<Item = (&Name, &Name, Delay)> {
+pub(crate) fn measured(delays: &BTreeMap<Name, Delays>) -> impl Iterator<Item = (&Name, &Name, Delay)> {
     delays.iter().flat_map(|(owner, own)| {
         let each = own.round_trip_us.iter();
         each.map(move |(peer, &delay)| (owner, peer, delay))
@@ -68,9 +66,7 @@ pub(crate) fn graph<'a>(
 }
 
 fn penalty_ms(health: &BTreeMap<Name, Health>, node: &Name) -> u128 {
-    let pressure = health
-        .get(node)
-        .map_or(0, |health| health.pressure_percent.percent());
+    let pressure = health.get(node).map_or(0, |health| health.pressure_percent.percent());
     let reached = |step: &&(u8, u128)| step.0 <= pressure;
     PENALTY_MS.iter().rfind(reached).map_or(0, |step| step.1)
 }

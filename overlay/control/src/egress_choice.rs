@@ -36,12 +36,7 @@ pub fn choose(
             .candidates()
             .filter_map(|node| Some((node, to_servers(line, node)?.microseconds())))
             .collect();
-        let best = best(
-            ingress,
-            &measured,
-            mesh,
-            before.map_or(&[], |each| &each.best),
-        );
+        let best = best(ingress, &measured, mesh, before.map_or(&[], |each| &each.best));
         (!best.is_empty()).then_some(EgressChoices {
             to: line.to,
             port: line.port,
@@ -51,12 +46,7 @@ pub fn choose(
     found.collect()
 }
 
-fn best(
-    ingress: &Name,
-    measured: &[(&Name, u32)],
-    mesh: &Mesh,
-    before: &[EgressChoice],
-) -> Vec<EgressChoice> {
+fn best(ingress: &Name, measured: &[(&Name, u32)], mesh: &Mesh, before: &[EgressChoice]) -> Vec<EgressChoice> {
     let mut found: Vec<EgressChoice> = Vec::new();
     for rounds in (1..=MAX_ROUNDS).filter_map(Rounds::new) {
         let candidates = measured
@@ -71,8 +61,7 @@ fn best(
             node: chosen.node.clone(),
             through: mesh.through(ingress, chosen.node, &chosen.best),
         };
-        let same =
-            |last: &EgressChoice| (&last.node, &last.through) == (&choice.node, &choice.through);
+        let same = |last: &EgressChoice| (&last.node, &last.through) == (&choice.node, &choice.through);
         if !found.last().is_some_and(same) {
             found.push(choice);
         }
@@ -81,13 +70,7 @@ fn best(
 }
 
 /// The best chain to `node`, if there is one. The servers are one hop of `last` microseconds further.
-fn candidate<'a>(
-    mesh: &Mesh,
-    ingress: &Name,
-    node: &'a Name,
-    last: u32,
-    rounds: Rounds,
-) -> Option<Candidate<'a>> {
+fn candidate<'a>(mesh: &Mesh, ingress: &Name, node: &'a Name, last: u32, rounds: Rounds) -> Option<Candidate<'a>> {
     let best = mesh.best_before(ingress, node, last, rounds)?;
     Some(Candidate {
         node,
@@ -104,10 +87,7 @@ pub fn time(mesh: &Mesh, ingress: &Name, node: &Name, last: u32, rounds: Rounds)
 
 /// The candidate with the shortest time, of equal ones the first; but the previous one unless it is slower by
 /// [`Threshold::DEFAULT`].
-fn chosen<'a, 'b>(
-    candidates: &'a [Candidate<'b>],
-    before: Option<&EgressChoice>,
-) -> Option<&'a Candidate<'b>> {
+fn chosen<'a, 'b>(candidates: &'a [Candidate<'b>], before: Option<&EgressChoice>) -> Option<&'a Candidate<'b>> {
     let best = candidates.iter().min_by(|a, b| a.time.total_cmp(&b.time))?;
     let previous = candidates
         .iter()
@@ -149,11 +129,7 @@ mod tests {
     const MESH: &str = "A B 20\nA C 30\nB C 12\nA D 10\nD B 10";
 
     /// The choices of A for 10.0.0.0/8, with candidates so many milliseconds from the servers.
-    fn choices(
-        line: &str,
-        servers: &[(&str, u128)],
-        before: &[EgressChoices],
-    ) -> Vec<EgressChoices> {
+    fn choices(line: &str, servers: &[(&str, u128)], before: &[EgressChoices]) -> Vec<EgressChoices> {
         let egresses = Egresses::parse(line).unwrap();
         let far = servers.iter().map(|&(node, far)| (name(node), ms(far)));
         let far: BTreeMap<Name, Delay> = far.collect();
@@ -232,10 +208,7 @@ mod tests {
         let egresses = Egresses::parse("10.0.0.0/8 C|B|D").unwrap();
         let line = egresses.iter().next().unwrap();
         let order = |choice: Option<&EgressChoice>| -> String {
-            let names: Vec<&str> = in_order(line, choice)
-                .into_iter()
-                .map(Name::as_str)
-                .collect();
+            let names: Vec<&str> = in_order(line, choice).into_iter().map(Name::as_str).collect();
             names.join(" ")
         };
         let choice = |node: &str| EgressChoice {

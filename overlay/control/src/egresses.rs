@@ -77,8 +77,8 @@ impl Egresses {
     /// Reads the file; exits with 66 if that fails, with 65 if a line is wrong.
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
         Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{name}:{wrong}")))
     }
 
@@ -109,9 +109,7 @@ impl Egresses {
         }
         if !known.insert((egress.to, egress.port)) {
             let servers = egress.servers();
-            return Err(format!(
-                "{servers} again: accepted: each network once for a port"
-            ));
+            return Err(format!("{servers} again: accepted: each network once for a port"));
         }
         self.0.push(egress);
         Ok(())
@@ -124,9 +122,7 @@ impl Egresses {
 
     /// The line with the longest prefix for `server`; of two with the same prefix the one for `port`.
     pub fn towards(&self, server: IpAddr, port: Option<NonZero<u16>>) -> Option<&Egress> {
-        let covers = |egress: &&Egress| {
-            egress.to.contains(&server) && (egress.port.is_none() || egress.port == port)
-        };
+        let covers = |egress: &&Egress| egress.to.contains(&server) && (egress.port.is_none() || egress.port == port);
         let covering = self.iter().filter(covers);
         covering.max_by_key(|egress| (egress.to.prefix_len(), egress.port))
     }
@@ -238,11 +234,9 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     if text == "default" {
         return Ok(vec![Ipv4Net::default().into(), Ipv6Net::default().into()]);
     }
-    let network: IpNet = text.parse().map_err(|_| {
-        format!(
-            "{text}: accepted: a network with its prefix length, such as 192.0.2.0/24, or default"
-        )
-    })?;
+    let network: IpNet = text
+        .parse()
+        .map_err(|_| format!("{text}: accepted: a network with its prefix length, such as 192.0.2.0/24, or default"))?;
     Ok(vec![network.trunc()])
 }
 
@@ -370,12 +364,7 @@ mod tests {
             ]
         );
         let [a, b] = ["a", "b"].map(|text| text.parse().unwrap());
-        let which = |node| {
-            egresses
-                .iter()
-                .filter(|each| each.is_candidate(node))
-                .count()
-        };
+        let which = |node| egresses.iter().filter(|each| each.is_candidate(node)).count();
         assert_eq!((which(&a), which(&b)), (3, 4));
     }
 

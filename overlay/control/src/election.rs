@@ -11,11 +11,7 @@ use crate::session_error::SessionError;
 use crate::store::{Lease, Store};
 
 /// Waits until this controller is elected.
-pub async fn campaign(
-    store: &Store,
-    name: &Name,
-    lease: &mut Lease,
-) -> Result<Leadership, SessionError> {
+pub async fn campaign(store: &Store, name: &Name, lease: &mut Lease) -> Result<Leadership, SessionError> {
     let key = keys::key(ELECTION, name);
     if !store.claim(&key, name.as_str().into(), lease).await? {
         return Err(SessionError::name_in_use("controller", name));
@@ -56,12 +52,7 @@ pub struct Leadership {
 
 impl Leadership {
     /// Writes a key, which expires with `lease` if there is one.
-    pub async fn put(
-        &self,
-        key: &str,
-        value: Vec<u8>,
-        lease: Option<&Lease>,
-    ) -> Result<(), SessionError> {
+    pub async fn put(&self, key: &str, value: Vec<u8>, lease: Option<&Lease>) -> Result<(), SessionError> {
         let options = lease.map(|lease| PutOptions::new().with_lease(lease.id()));
         self.perform(TxnOp::put(key, value, options)).await
     }

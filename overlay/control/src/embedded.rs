@@ -30,8 +30,7 @@ impl Etcd {
     pub async fn start(folder: &Path, port: u16) -> Result<Self, Failure> {
         // Checked here, since the exit code of setpriv(1) would not tell that etcd is missing.
         if !is_installed("etcd") {
-            let line =
-                "etcd: not found: install Debian's etcd-server, or name members by --endpoints";
+            let line = "etcd: not found: install Debian's etcd-server, or name members by --endpoints";
             return Err(Failure::new(Exit::Unavailable, line));
         }
         DirBuilder::new()
@@ -42,12 +41,7 @@ impl Etcd {
         let endpoint = format!("http://127.0.0.1:{}", free(port)?);
         let child = command(folder, &endpoint, &format!("http://127.0.0.1:{}", free(0)?))
             .spawn()
-            .map_err(|error| {
-                Failure::from_io(
-                    "etcd cannot be started by setpriv (Debian's util-linux)",
-                    &error,
-                )
-            })?;
+            .map_err(|error| Failure::from_io("etcd cannot be started by setpriv (Debian's util-linux)", &error))?;
         let mut etcd = Self { child, endpoint };
         etcd.ready().await?;
         Ok(etcd)
@@ -92,9 +86,7 @@ async fn ended(child: &mut Child) -> Failure {
 }
 
 async fn answers(endpoint: &str) -> bool {
-    Store::connect(&Members::here(endpoint.into()))
-        .await
-        .is_ok()
+    Store::connect(&Members::here(endpoint.into())).await.is_ok()
 }
 
 fn is_installed(program: &str) -> bool {
@@ -119,9 +111,7 @@ fn free(port: u16) -> Result<u16, Failure> {
 fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
     let cluster = format!("overlay={peers}");
     let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "TERM", "etcd", "--data-dir"])
-        .arg(folder);
+    command.args(["--pdeathsig", "TERM", "etcd", "--data-dir"]).arg(folder);
     for (flag, value) in [
         ("--name", "overlay"),
         ("--listen-client-urls", endpoint),

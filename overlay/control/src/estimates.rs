@@ -22,10 +22,7 @@ pub fn of(snapshot: &Snapshot) -> Estimates {
     let alive: Vec<Name> = snapshot.alive.iter().cloned().collect();
     let graph = graph(&alive, measured(&snapshot.delays), &BTreeMap::new());
     let coordinates = Coordinates::of(&graph);
-    let nodes: Vec<(Node, &Name)> = (0..)
-        .zip(&snapshot.alive)
-        .filter(|(_, node)| only_some(node))
-        .collect();
+    let nodes: Vec<(Node, &Name)> = (0..).zip(&snapshot.alive).filter(|(_, node)| only_some(node)).collect();
     let mut found = Estimates::new();
     for (place, &(a, first)) in nodes.iter().enumerate() {
         for &(b, second) in &nodes[place + 1..] {
@@ -82,9 +79,7 @@ mod tests {
     fn snapshot(only_some: bool, silent: &[(usize, usize)]) -> Snapshot {
         let names: Vec<Name> = (0..10).map(|number| name(&format!("n{number}"))).collect();
         let delays = |own: usize| {
-            let others = [own + 1, own + 2, own + 5]
-                .into_iter()
-                .filter(|peer| *peer < 10);
+            let others = [own + 1, own + 2, own + 5].into_iter().filter(|peer| *peer < 10);
             let each = others.map(|peer| {
                 let delay = Delay::of_microseconds(10_000 * (peer - own) as u128);
                 (names[peer].clone(), delay)
@@ -98,9 +93,7 @@ mod tests {
         };
         Snapshot {
             alive: names.iter().cloned().collect(),
-            delays: (0..10)
-                .map(|own| (names[own].clone(), delays(own)))
-                .collect(),
+            delays: (0..10).map(|own| (names[own].clone(), delays(own))).collect(),
             ..Snapshot::default()
         }
     }

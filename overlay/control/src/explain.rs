@@ -103,11 +103,7 @@ struct Path {
 }
 
 /// Exits with 64 for an unknown ingress or a server that no line covers, with 69 without etcd.
-pub async fn ask(
-    members: &Members,
-    ingress: &Name,
-    asked: &Transfer,
-) -> Result<Explanation, Failure> {
+pub async fn ask(members: &Members, ingress: &Name, asked: &Transfer) -> Result<Explanation, Failure> {
     let away = |error: SessionError| error.failure(members);
     let store = Store::connect(members).await.map_err(away)?;
     let egresses = store.list(EGRESSES, None).await.map_err(away)?.entries;
@@ -128,13 +124,7 @@ pub async fn ask(
     let table = table.map(|value| refused_in(&key, schema::decode_table(ingress, &value)));
     let (_, listed) = published::all(&store).await.map_err(away)?;
     let snapshot = Snapshot::read(&listed);
-    explain(
-        ingress,
-        asked,
-        &egresses,
-        table.transpose()?.as_ref(),
-        &snapshot,
-    )
+    explain(ingress, asked, &egresses, table.transpose()?.as_ref(), &snapshot)
 }
 
 fn refused_in<T>(key: &str, read: Result<T, String>) -> Result<T, Failure> {
@@ -150,16 +140,11 @@ fn explain(
 ) -> Result<Explanation, Failure> {
     let server = asked.server;
     let Some(egress) = egresses.towards(server, asked.port) else {
-        let line = format!(
-            "{server}: no line of {ingress}'s egresses covers it: accepted: a server that one does"
-        );
+        let line = format!("{server}: no line of {ingress}'s egresses covers it: accepted: a server that one does");
         return Err(Failure::new(Exit::Usage, line));
     };
     let (rounds, rounds_by) = match (asked.bytes, egress.port) {
-        (Some(bytes), _) => (
-            Rounds::of_size(bytes).count().min(MAX_ROUNDS),
-            RoundsBy::Size,
-        ),
+        (Some(bytes), _) => (Rounds::of_size(bytes).count().min(MAX_ROUNDS), RoundsBy::Size),
         (None, Some(_)) => (egress.rounds, RoundsBy::Port),
         (None, None) => (egress.rounds, RoundsBy::Network),
     };
@@ -168,9 +153,7 @@ fn explain(
     let graphs = graphs(&alive, snapshot, &estimates);
     let choice = table.and_then(|table| egress_choice::at(table.choices_of(egress), rounds));
     let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
-    let reached = |node: &&Name| {
-        *node == ingress || snapshot.passable.contains(*node) && chains(node).is_some()
-    };
+    let reached = |node: &&Name| *node == ingress || snapshot.passable.contains(*node) && chains(node).is_some();
     let node = in_order(egress, choice).into_iter().find(reached);
     let node = node.unwrap_or(&egress.node);
     let measured = choice.filter(|choice| choice.node == *node);
@@ -246,8 +229,7 @@ impl Path {
         let delay = |hop: &[Name], graph: &Graph| graph.delay(place(&hop[0])?, place(&hop[1])?);
         let hop = |hop: &[Name]| delay(hop, measured).or_else(|| delay(hop, estimated));
         let hops: Vec<Option<u32>> = nodes.windows(2).map(hop).collect();
-        let guessed =
-            |hop: &[Name]| delay(hop, measured).is_none() && delay(hop, estimated).is_some();
+        let guessed = |hop: &[Name]| delay(hop, measured).is_none() && delay(hop, estimated).is_some();
         let hops_estimated = nodes.windows(2).map(guessed).collect();
         let delays: Option<Vec<u32>> = hops.iter().copied().collect();
         let time = delays.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
@@ -257,10 +239,7 @@ impl Path {
         Self {
             nodes,
             hops_estimated,
-            hops_ms: hops
-                .into_iter()
-                .map(|hop| hop.map(|us| f64::from(us) / 1e3))
-                .collect(),
+            hops_ms: hops.into_iter().map(|hop| hop.map(|us| f64::from(us) / 1e3)).collect(),
             time_ms: time,
         }
     }
@@ -292,11 +271,7 @@ mod tests {
         }
     }
 
-    fn explained(
-        server: &str,
-        bytes: Option<u64>,
-        table: Option<&Table>,
-    ) -> Result<Explanation, Failure> {
+    fn explained(server: &str, bytes: Option<u64>, table: Option<&Table>) -> Result<Explanation, Failure> {
         explained_at(server, None, bytes, table)
     }
 
@@ -306,8 +281,7 @@ mod tests {
         bytes: Option<u64>,
         table: Option<&Table>,
     ) -> Result<Explanation, Failure> {
-        let egresses =
-            "192.0.2.0/24 B\n198.51.100.0/24 A\n203.0.113.0/24 D\n192.0.2.0/24 port 22 B 1";
+        let egresses = "192.0.2.0/24 B\n198.51.100.0/24 A\n203.0.113.0/24 D\n192.0.2.0/24 port 22 B 1";
         let asked = Transfer {
             port: port.and_then(NonZero::new),
             bytes,
@@ -365,10 +339,7 @@ mod tests {
         let own = explained("198.51.100.1", None, Some(&table())).unwrap();
         assert_eq!((own.chains.len(), own.direct.nodes), (0, vec![name("A")]));
         let silent = explained("203.0.113.1", None, Some(&table())).unwrap();
-        assert_eq!(
-            (silent.direct.hops_ms, silent.direct.time_ms),
-            (vec![None], None)
-        );
+        assert_eq!((silent.direct.hops_ms, silent.direct.time_ms), (vec![None], None));
     }
 
     #[test]
@@ -379,9 +350,8 @@ mod tests {
         let far = |far| samples::to_servers("192.0.2.0/24", far);
         snapshot.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
         let asked = asked("192.0.2.1");
-        let explained = |table: &Table, snapshot: &Snapshot| {
-            explain(&name("A"), &asked, &egresses, Some(table), snapshot).unwrap()
-        };
+        let explained =
+            |table: &Table, snapshot: &Snapshot| explain(&name("A"), &asked, &egresses, Some(table), snapshot).unwrap();
         let first = explained(&table(), &snapshot);
         assert_eq!((first.node, first.node_by), (name("B"), ChosenBy::Order));
         let mut measured = table();

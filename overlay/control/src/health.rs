@@ -46,9 +46,7 @@ impl Pressure {
         whole
             .map(Self)
             .filter(|found| found.0 <= 100)
-            .ok_or_else(|| {
-                "no processor pressure: accepted: a file such as /proc/pressure/cpu".into()
-            })
+            .ok_or_else(|| "no processor pressure: accepted: a file such as /proc/pressure/cpu".into())
     }
 
     pub fn percent(self) -> u8 {

@@ -96,11 +96,7 @@ impl Ingress {
 
     /// Reads the table and applies it. Returns the revision that it read, and the error if the converter could not be
     /// reloaded. Without a table, a converter that has routes keeps them.
-    async fn turn(
-        &mut self,
-        store: &Store,
-        lease: &Lease,
-    ) -> Result<(i64, Result<(), String>), SessionError> {
+    async fn turn(&mut self, store: &Store, lease: &Lease) -> Result<(i64, Result<(), String>), SessionError> {
         let listing = store.list(NODES, None).await?;
         let table = self.table(store).await?;
         if table.is_some() || !self.routes_file.has_routes() {

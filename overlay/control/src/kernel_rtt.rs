@@ -5,15 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::nlas::{Nla, TcpInfo};
-use netlink_packet_sock_diag::inet::{
-    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
-};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -72,9 +68,7 @@ impl<T: Default + Send + 'static> BackgroundQuery<T> {
     fn refused(&mut self, error: &io::Error) {
         let what = error.to_string();
         if self.logged.as_ref() != Some(&what) {
-            warn!(
-                "the kernel does not tell of connections: {what}; delays are measured without it"
-            );
+            warn!("the kernel does not tell of connections: {what}; delays are measured without it");
             self.logged = Some(what);
         }
         self.state = State::Unavailable(Instant::now() + REOPEN_AFTER);
@@ -82,10 +76,7 @@ impl<T: Default + Send + 'static> BackgroundQuery<T> {
 
     /// Returns the reply to the previous query once, otherwise a default value, and starts the next query if one is
     /// allowed. After a failure that is a minute later, by a socket of its own.
-    pub async fn ask(
-        &mut self,
-        question: impl FnOnce(&mut KernelRtt) -> io::Result<T> + Send + 'static,
-    ) -> T {
+    pub async fn ask(&mut self, question: impl FnOnce(&mut KernelRtt) -> io::Result<T> + Send + 'static) -> T {
         let reply = match &mut self.state {
             State::Pending(asked) if asked.is_finished() => match asked.await {
                 Ok((kernel, answer, took)) => {
@@ -114,10 +105,7 @@ impl<T: Default + Send + 'static> BackgroundQuery<T> {
     }
 }
 
-fn answer<T>(
-    mut kernel: KernelRtt,
-    question: impl FnOnce(&mut KernelRtt) -> io::Result<T>,
-) -> Answer<T> {
+fn answer<T>(mut kernel: KernelRtt, question: impl FnOnce(&mut KernelRtt) -> io::Result<T>) -> Answer<T> {
     let begun = Instant::now();
     let reply = question(&mut kernel);
     (kernel, reply, begun.elapsed())
@@ -143,12 +131,8 @@ impl KernelRtt {
 
     /// The round-trip times to those of `ends` with a connection without queues on which something was acknowledged since
     /// the last query; the minimum of several.
-    pub fn delays(
-        &mut self,
-        ends: &BTreeSet<SocketAddr>,
-    ) -> io::Result<BTreeMap<SocketAddr, Delay>> {
-        let kinds: BTreeSet<(bool, u16)> =
-            ends.iter().map(|end| (end.is_ipv4(), end.port())).collect();
+    pub fn delays(&mut self, ends: &BTreeSet<SocketAddr>) -> io::Result<BTreeMap<SocketAddr, Delay>> {
+        let kinds: BTreeSet<(bool, u16)> = ends.iter().map(|end| (end.is_ipv4(), end.port())).collect();
         self.collect(kinds, false, |_, far| ends.contains(&far).then_some(far))
     }
 
@@ -205,12 +189,7 @@ fn unqueued(smoothed: u32, least: u32) -> Option<Delay> {
 }
 
 /// Calls `take` with each connection to this port (0: any) that can carry data, and its `TCP_INFO`.
-fn connections(
-    kernel: &Socket,
-    ipv4: bool,
-    port: u16,
-    mut take: impl FnMut(SocketId, TcpInfo),
-) -> io::Result<()> {
+fn connections(kernel: &Socket, ipv4: bool, port: u16, mut take: impl FnMut(SocketId, TcpInfo)) -> io::Result<()> {
     let (family, any) = if ipv4 {
         (AF_INET, SocketId::new_v4())
     } else {
@@ -239,8 +218,7 @@ fn connections(
         kernel.recv(&mut answer, 0)?;
         let mut rest = &answer[..];
         while !rest.is_empty() {
-            let message =
-                NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
+            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
             match message.payload {
                 NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(each)) => {
                     if let Some((id, info)) = described(*each) {
@@ -293,17 +271,10 @@ mod tests {
             exchange(&near, &far);
             let found = standing.delays(&ends).unwrap();
             assert!(found[&end].microseconds() < 20_000, "{found:?}");
-            assert_eq!(
-                standing.delays(&ends).unwrap(),
-                BTreeMap::new(),
-                "nothing since"
-            );
+            assert_eq!(standing.delays(&ends).unwrap(), BTreeMap::new(), "nothing since");
             exchange(&near, &far);
             assert_eq!(standing.delays(&BTreeSet::new()).unwrap(), BTreeMap::new());
-            assert!(
-                standing.acknowledged.is_empty(),
-                "of nobody's peer nothing is kept"
-            );
+            assert!(standing.acknowledged.is_empty(), "of nobody's peer nothing is kept");
         }
     }
 
@@ -312,11 +283,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let end = listener.local_addr().unwrap();
         let mut standing = KernelRtt::open().unwrap();
-        let mut delays = || {
-            standing
-                .delays_to(|_, far| (far == end).then_some(7))
-                .unwrap()
-        };
+        let mut delays = || standing.delays_to(|_, far| (far == end).then_some(7)).unwrap();
         let connected = || {
             let near = TcpStream::connect(end).unwrap();
             let (far, _) = listener.accept().unwrap();

@@ -59,11 +59,7 @@ mod tests {
 
     #[test]
     fn a_key_without_a_name_is_refused() {
-        for key in [
-            "tributary/overlay/nodes/",
-            "tributary/overlay/nodes/a/b",
-            "elsewhere/a",
-        ] {
+        for key in ["tributary/overlay/nodes/", "tributary/overlay/nodes/a/b", "elsewhere/a"] {
             assert!(name(NODES, key.as_bytes()).unwrap_err().starts_with(key));
         }
     }

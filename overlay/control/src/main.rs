@@ -76,22 +76,11 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
         count: count.into(),
     });
     let only_some = sample.is_some();
-    tokio::spawn(measure(
-        socket,
-        every,
-        sample,
-        peers_changed,
-        readings_sender,
-    ));
+    tokio::spawn(measure(socket, every, sample, peers_changed, readings_sender));
     let (targets, targets_changed) = watch::channel(ServerTargets::default());
     let (servers_sender, servers) = watch::channel(servers::Readings::new());
     let listening = given.converter.map(|converter| converter.port());
-    tokio::spawn(servers::measure(
-        every,
-        listening,
-        targets_changed,
-        servers_sender,
-    ));
+    tokio::spawn(servers::measure(every, listening, targets_changed, servers_sender));
     let (answers_sender, answers) = watch::channel(false);
     if let Some(converter) = given.converter {
         answers_sender.send_replace(converter_check::answers(converter).await);
@@ -134,8 +123,7 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
 
 /// What an ingress needs; reads its egresses.
 fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure> {
-    let hangup =
-        signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
+    let hangup = signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
     let (Some(routes), Some(file)) = (&given.routes, &given.egresses) else {
         return Ok(None);
     };
@@ -149,11 +137,7 @@ fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure>
     )))
 }
 
-async fn follow(
-    members: &Members,
-    ingress: Option<&mut Ingress>,
-    held: &mut Option<Lease>,
-) -> Infallible {
+async fn follow(members: &Members, ingress: Option<&mut Ingress>, held: &mut Option<Lease>) -> Infallible {
     match ingress {
         Some(ingress) => {
             ingress.begin().await;
@@ -188,10 +172,7 @@ fn settings(given: &Controller, members: Members) -> controller::Settings {
     }
 }
 
-async fn control(
-    settings: &controller::Settings,
-    failed: impl Future<Output = Failure>,
-) -> Result<(), Failure> {
+async fn control(settings: &controller::Settings, failed: impl Future<Output = Failure>) -> Result<(), Failure> {
     let mut held = None;
     let end = tokio::select! {
         never = retry_forever(&settings.members, async || Box::pin(controller::session(settings, &mut held)).await) => match never {},
@@ -210,8 +191,7 @@ async fn show(members: &Members) -> Result<(), Failure> {
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+    let text = serde_json::to_string_pretty(answer).map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())
 }

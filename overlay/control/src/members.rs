@@ -39,11 +39,7 @@ impl Members {
     ///
     /// Fails if a file cannot be read, if others can read the key, if only one of https and an identity is given, or for
     /// http to another machine unless an `insecure` transport is allowed.
-    pub fn new(
-        endpoints: Vec<String>,
-        identity: Option<&Path>,
-        insecure: bool,
-    ) -> Result<Self, Failure> {
+    pub fn new(endpoints: Vec<String>, identity: Option<&Path>, insecure: bool) -> Result<Self, Failure> {
         let usage = |what: String| Err(Failure::new(Exit::Usage, what));
         let wanted = identity.is_some();
         match endpoints.iter().find(|each| encrypted(each) != wanted) {
@@ -107,8 +103,7 @@ fn bare(host: &str) -> &str {
 /// Parses a member's URL.
 pub fn endpoint(text: &str) -> Result<String, String> {
     let (host, port) = host_and_port(text).ok_or(ACCEPTED)?;
-    let known =
-        encrypted(text) || text.starts_with("http://") && bare(host).parse::<IpAddr>().is_ok();
+    let known = encrypted(text) || text.starts_with("http://") && bare(host).parse::<IpAddr>().is_ok();
     if known && !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() {
         Ok(text.into())
     } else {
@@ -139,8 +134,7 @@ mod tests {
         let secret = Members::new(vec!["https://a:1".into()], None, false).unwrap_err();
         assert_eq!(secret.exit, Exit::Usage);
         let folder = Path::new("/nonexistent");
-        let open =
-            Members::new(vec!["http://127.0.0.1:1".into()], Some(folder), false).unwrap_err();
+        let open = Members::new(vec!["http://127.0.0.1:1".into()], Some(folder), false).unwrap_err();
         assert_eq!(open.exit, Exit::Usage);
         let missing = Members::new(vec!["https://a:1".into()], Some(folder), false).unwrap_err();
         assert_eq!(missing.exit, Exit::NoInput);

@@ -56,22 +56,14 @@ impl Mesh {
 
     /// The best chains from `ingress` to all other passable nodes, by ascending rounds.
     pub fn to_all(&self, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
-        let others = self.nodes[..self.passed]
-            .iter()
-            .filter(|egress| *egress != ingress);
+        let others = self.nodes[..self.passed].iter().filter(|egress| *egress != ingress);
         let found = others.map(|egress| (egress.clone(), self.best(ingress, egress)));
         found.filter(|(_, chains)| !chains.is_empty()).collect()
     }
 
     /// The best chain if a hop of `last` microseconds follows; None if no chain joins the two, or one of them is not in the
     /// mesh.
-    pub fn best_before(
-        &self,
-        ingress: &Name,
-        egress: &Name,
-        last: u32,
-        rounds: Rounds,
-    ) -> Option<Best> {
+    pub fn best_before(&self, ingress: &Name, egress: &Name, last: u32, rounds: Rounds) -> Option<Best> {
         let (from, to) = self.place(ingress).zip(self.place(egress))?;
         let chain = self.chains.best_before(from, to, last, rounds);
         let chain = chain.map(|figures| Best {

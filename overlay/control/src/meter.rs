@@ -138,9 +138,8 @@ struct Peer {
 
 impl Pings {
     fn set(&mut self, peers: &Peers) {
-        self.peers.retain(|name, peer| {
-            peers.get(name).map(|node| node.address) == Some(peer.node.address)
-        });
+        self.peers
+            .retain(|name, peer| peers.get(name).map(|node| node.address) == Some(peer.node.address));
         for (name, node) in peers {
             let new = || Peer {
                 node: node.clone(),
@@ -153,10 +152,7 @@ impl Pings {
     }
 
     fn converters(&self) -> BTreeSet<SocketAddr> {
-        self.peers
-            .values()
-            .filter_map(|peer| peer.node.converter)
-            .collect()
+        self.peers.values().filter_map(|peer| peer.node.converter).collect()
     }
 
     /// The next requests by their numbers; open ones count as lost. Peers whose round-trip time the kernel knows are not
@@ -200,8 +196,7 @@ impl Pings {
         let sample = self.sample.as_ref()?;
         self.turns += 1;
         let quiet = self.peers.values_mut().min_by_key(|peer| peer.asked);
-        let is_due =
-            |peer: &&mut Peer| self.turns % RETRY_SILENT_EVERY == 0 && peer.asked + 1 < self.turns;
+        let is_due = |peer: &&mut Peer| self.turns % RETRY_SILENT_EVERY == 0 && peer.asked + 1 < self.turns;
         if let Some(peer) = quiet.filter(is_due) {
             peer.window = Window::default();
         }
@@ -220,16 +215,11 @@ impl Pings {
         let Some((name, sent)) = self.open.get(&number) else {
             return;
         };
-        let Some(peer) = self
-            .peers
-            .get_mut(name)
-            .filter(|peer| peer.node.address == from)
-        else {
+        let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.node.address == from) else {
             return;
         };
-        peer.window.heard(Delay::of_microseconds(
-            now.duration_since(*sent).as_micros(),
-        ));
+        peer.window
+            .heard(Delay::of_microseconds(now.duration_since(*sent).as_micros()));
         self.open.remove(&number);
         self.answered();
     }
@@ -257,8 +247,7 @@ impl Pings {
 
     fn all_readings(&self) -> Readings {
         let each = self.peers.iter();
-        each.map(|(name, peer)| (name.clone(), peer.window.reading()))
-            .collect()
+        each.map(|(name, peer)| (name.clone(), peer.window.reading())).collect()
     }
 }
 
@@ -311,25 +300,16 @@ mod tests {
         let (mut pings, name) = pings(1);
         for _ in 0..3 {
             let asked = pings.ask(&BTreeMap::new());
-            let [(number, _)] = asked[..] else {
-                panic!("{asked:?}")
-            };
+            let [(number, _)] = asked[..] else { panic!("{asked:?}") };
             let start = Instant::now();
             pings.sent(number, start);
             pings.heard(number.wrapping_add(1), address(1), start);
             pings.heard(number, address(2), start);
             for milliseconds in [10, 1] {
-                pings.heard(
-                    number,
-                    address(1),
-                    start + Duration::from_millis(milliseconds),
-                );
+                pings.heard(number, address(1), start + Duration::from_millis(milliseconds));
             }
         }
-        assert_eq!(
-            pings.readings()[&name],
-            Reading::Known(Delay::of_microseconds(10_000))
-        );
+        assert_eq!(pings.readings()[&name], Reading::Known(Delay::of_microseconds(10_000)));
     }
 
     #[test]
@@ -408,14 +388,9 @@ mod tests {
         }
         assert_eq!(silent(&pings), ["n12"]);
         let readings = pings.readings();
-        let known = readings
-            .values()
-            .filter(|reading| matches!(reading, Reading::Known(_)));
+        let known = readings.values().filter(|reading| matches!(reading, Reading::Known(_)));
         assert_eq!(known.count() + usize::from(last.contains(&12)), 6);
-        let nearest = [10, 11, 13]
-            .iter()
-            .filter(|port| last.contains(port))
-            .count();
+        let nearest = [10, 11, 13].iter().filter(|port| last.contains(port)).count();
         assert_eq!(nearest, 3, "{last:?}");
     }
 

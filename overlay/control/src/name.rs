@@ -6,8 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 const MAX_LENGTH: usize = 64;
-const ACCEPTED: &str =
-    "accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -, the first one a letter or a digit";
+const ACCEPTED: &str = "accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -, the first one a letter or a digit";
 
 /// A name, as part of a key in etcd: without slashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,13 +55,7 @@ mod tests {
 
     #[test]
     fn names_of_the_graphs_are_names() {
-        for text in [
-            "A",
-            "london-1",
-            "London,+UnitedKingdom201",
-            "10.0.0.1",
-            &"x".repeat(64),
-        ] {
+        for text in ["A", "london-1", "London,+UnitedKingdom201", "10.0.0.1", &"x".repeat(64)] {
             assert_eq!(text.parse::<Name>().unwrap().as_str(), text);
         }
     }

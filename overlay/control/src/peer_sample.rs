@@ -112,10 +112,7 @@ mod tests {
         let (counted, turns) = settled(&sample, &mut peers);
         // 17 others, three at a time; then the nearest.
         assert_eq!(turns, 7);
-        let by_lot: BTreeSet<Name> = sample
-            .counted(&self::peers(), &BTreeSet::new())
-            .into_iter()
-            .collect();
+        let by_lot: BTreeSet<Name> = sample.counted(&self::peers(), &BTreeSet::new()).into_iter().collect();
         assert_eq!(by_lot.len(), COUNT);
         let nearest = peers.keys().filter(|name| counted.contains(*name)).take(3);
         assert_eq!(counted.len(), COUNT);

@@ -6,9 +6,7 @@ use std::fmt::{Display, Formatter};
 
 use clap::ValueEnum;
 
-use crate::keys::{
-    self, ALL, DELAYS, EGRESSES, ELECTION, HEALTH, NODES, REPORT, ROUTES, SERVERS, TABLES,
-};
+use crate::keys::{self, ALL, DELAYS, EGRESSES, ELECTION, HEALTH, NODES, REPORT, ROUTES, SERVERS, TABLES};
 use crate::name::Name;
 
 /// etcd's name for the user who may do everything.
@@ -111,9 +109,9 @@ impl Display for Step {
             Self::GrantRole(user, role) => {
                 write!(formatter, "give the user {user} the role {role}")
             }
-            Self::Enable => formatter.write_str(
-                "enable authentication: who has no role reads and writes nothing any more",
-            ),
+            Self::Enable => {
+                formatter.write_str("enable authentication: who has no role reads and writes nothing any more")
+            }
             Self::DeleteUser(user) => write!(formatter, "delete the user {user}"),
             Self::DeleteRole(role) => write!(formatter, "delete the role {role}"),
             Self::DeleteKeys(name) => write!(formatter, "delete all keys of {name}"),
@@ -176,9 +174,7 @@ fn revoke_one(name: &Name, state: &AuthState) -> Result<Vec<Step>, String> {
     let user = state.users.contains_key(name.as_str());
     let role = state.roles.contains_key(name.as_str());
     if !(user || role) {
-        return Err(format!(
-            "etcd has no user {name}: accepted: a name that was authorized"
-        ));
+        return Err(format!("etcd has no user {name}: accepted: a name that was authorized"));
     }
     let without_user = user.then(|| Step::DeleteUser(name.to_string()));
     let mut steps = Vec::from_iter(without_user);
@@ -239,12 +235,7 @@ mod tests {
     #[test]
     fn a_node_writes_its_own_keys_and_no_more() {
         let of = |role| Permission::of(role, &"a".parse().unwrap());
-        let written = |role| {
-            of(role)
-                .iter()
-                .map(Permission::to_string)
-                .collect::<Vec<_>>()
-        };
+        let written = |role| of(role).iter().map(Permission::to_string).collect::<Vec<_>>();
         assert_eq!(
             written(Role::Node),
             [
@@ -291,25 +282,14 @@ mod tests {
 
     #[test]
     fn revoking_ends_what_is_written_first_and_knows_at_its_end_that_it_is_done() {
-        let mut state =
-            after(authorize(Role::Node, &names(&["a"]), &AuthState::default()).unwrap());
+        let mut state = after(authorize(Role::Node, &names(&["a"]), &AuthState::default()).unwrap());
         let steps = revoke(&names(&["a"]), &state).unwrap();
-        let steps_left = [
-            "delete the user a",
-            "delete all keys of a",
-            "delete the role a",
-        ];
+        let steps_left = ["delete the user a", "delete all keys of a", "delete the role a"];
         assert_eq!(lines(&steps), steps_left);
         state.users.remove("a");
-        assert_eq!(
-            lines(&revoke(&names(&["a"]), &state).unwrap()),
-            steps_left[1..]
-        );
+        assert_eq!(lines(&revoke(&names(&["a"]), &state).unwrap()), steps_left[1..]);
         state.roles.remove("a");
         let refusal = revoke(&names(&["a"]), &state).unwrap_err();
-        assert_eq!(
-            refusal,
-            "etcd has no user a: accepted: a name that was authorized"
-        );
+        assert_eq!(refusal, "etcd has no user a: accepted: a name that was authorized");
     }
 }

@@ -20,12 +20,7 @@ const MAX_CHAINS: usize = 3;
 /// try them, then `direct`; where they differ by size, also those for transfers known to be larger. Of several nodes the
 /// measured choice comes first, otherwise the first one that a chain leads to. Chains through nodes that are not in
 /// `nodes`, or have no converter, are left out.
-pub fn text(
-    own: &Name,
-    table: Option<&Table>,
-    nodes: &BTreeMap<Name, Node>,
-    egresses: &Egresses,
-) -> String {
+pub fn text(own: &Name, table: Option<&Table>, nodes: &BTreeMap<Name, Node>, egresses: &Egresses) -> String {
     let mut text = match table {
         Some(table) => format!(
             "# Written by the overlay's agent of {own}, by version {} of its table, made {} s after 1970-01-01 UTC.\n",
@@ -131,11 +126,7 @@ impl<'a> RouteTable<'a> {
     }
 }
 
-fn converters(
-    through: &[Name],
-    egress: &Name,
-    nodes: &BTreeMap<Name, Node>,
-) -> Option<Vec<SocketAddr>> {
+fn converters(through: &[Name], egress: &Name, nodes: &BTreeMap<Name, Node>) -> Option<Vec<SocketAddr>> {
     let passed = through.iter().chain([egress]);
     passed.map(|name| nodes.get(name)?.converter).collect()
 }
@@ -202,33 +193,19 @@ mod tests {
             assert_eq!(lines(chains(), &nodes, "192.0.2.0/24 B"), [without_d]);
         }
         let direct = "192.0.2.0/24  direct";
-        assert_eq!(
-            lines(chains(), &nodes("ACD", ""), "192.0.2.0/24 B"),
-            [direct]
-        );
+        assert_eq!(lines(chains(), &nodes("ACD", ""), "192.0.2.0/24 B"), [direct]);
     }
 
     #[test]
     fn servers_next_to_the_ingress_or_to_a_node_that_no_chain_leads_to_are_connected_to_directly() {
-        let found = lines(
-            vec![chain(1, &[])],
-            &nodes("ABC", ""),
-            "default A\n192.0.2.0/24 C\n",
-        );
-        assert_eq!(
-            found,
-            ["0.0.0.0/0  direct", "::/0  direct", "192.0.2.0/24  direct"]
-        );
+        let found = lines(vec![chain(1, &[])], &nodes("ABC", ""), "default A\n192.0.2.0/24 C\n");
+        assert_eq!(found, ["0.0.0.0/0  direct", "::/0  direct", "192.0.2.0/24  direct"]);
     }
 
     #[test]
     fn a_port_has_a_line_of_its_own() {
         let chains = vec![chain(1, &[]), chain(5, &["C"])];
-        let found = lines(
-            chains,
-            &nodes("ABC", ""),
-            "192.0.2.0/24 B\n192.0.2.0/24 port 22 B 1\n",
-        );
+        let found = lines(chains, &nodes("ABC", ""), "192.0.2.0/24 B\n192.0.2.0/24 port 22 B 1\n");
         let [none, c] = ["10.0.0.2:5124", "10.0.0.3:5124 10.0.0.2:5124"];
         let expected = [
             format!("192.0.2.0/24  {c} or {none} or direct"),
@@ -241,18 +218,14 @@ mod tests {
     fn transfers_of_known_size_have_the_chain_for_their_rounds_where_there_are_several() {
         let routes = nodes("ABCD", "");
         let chains = vec![chain(1, &[]), chain(3, &["C"]), chain(6, &["D"])];
-        let found = all_lines(
-            chains,
-            &routes,
-            "192.0.2.0/24 B 1\n192.0.2.0/24 port 22 B 1",
-        );
+        let found = all_lines(chains, &routes, "192.0.2.0/24 B 1\n192.0.2.0/24 port 22 B 1");
         let [none, c, d] = [
             "10.0.0.2:5124",
             "10.0.0.3:5124 10.0.0.2:5124",
             "10.0.0.4:5124 10.0.0.2:5124",
         ];
-        let chains_to_try = [[none, c, d], [none, c, d], [c, none, d], [d, c, none]]
-            .map(|chains_to_try| chains_to_try.join(" or "));
+        let chains_to_try =
+            [[none, c, d], [none, c, d], [c, none, d], [d, c, none]].map(|chains_to_try| chains_to_try.join(" or "));
         let mut expected = Vec::new();
         for servers in ["192.0.2.0/24", "192.0.2.0/24 port 22"] {
             // 3 rounds are more than 45 kB, 6 more than 465 kB.
@@ -264,10 +237,7 @@ mod tests {
             }
         }
         assert_eq!(found, expected);
-        assert_eq!(
-            all_lines(vec![chain(1, &[])], &routes, "192.0.2.0/24 B").len(),
-            1
-        );
+        assert_eq!(all_lines(vec![chain(1, &[])], &routes, "192.0.2.0/24 B").len(), 1);
     }
 
     /// To 192.0.2.0/24 by B, C or A: from so many rounds on by this node, through those.
@@ -302,11 +272,7 @@ mod tests {
             ]
         );
         let without_c = nodes("ABD", "");
-        let alone = [
-            "  2 or direct",
-            " above 0kB  2 or direct",
-            " above 105kB  2 or direct",
-        ];
+        let alone = ["  2 or direct", " above 0kB  2 or direct", " above 105kB  2 or direct"];
         assert_eq!(lines_of_several(&choices, &without_c), alone);
         assert_eq!(lines_of_several(&[(1, "A", &[])], &all), ["  direct"]);
     }
@@ -334,11 +300,7 @@ mod tests {
         let through: Vec<&str> = between.iter().map(String::as_str).collect();
         let routes = nodes(&all, "");
         let passed = |count: usize| {
-            let found = lines(
-                vec![chain(1, &through[..count])],
-                &routes,
-                "192.0.2.0/24 B 1",
-            );
+            let found = lines(vec![chain(1, &through[..count])], &routes, "192.0.2.0/24 B 1");
             found[0].matches(":5124").count()
         };
         assert_eq!(passed(14), 15);
@@ -352,16 +314,8 @@ mod tests {
     fn the_first_line_names_the_table() {
         let egresses = Egresses::parse("").unwrap();
         let none = text(&name("A"), None, &BTreeMap::new(), &egresses);
-        assert_eq!(
-            none,
-            "# Written by the overlay's agent of A, which has no table yet.\n"
-        );
-        let some = text(
-            &name("A"),
-            Some(&table("B", Vec::new())),
-            &BTreeMap::new(),
-            &egresses,
-        );
+        assert_eq!(none, "# Written by the overlay's agent of A, which has no table yet.\n");
+        let some = text(&name("A"), Some(&table("B", Vec::new())), &BTreeMap::new(), &egresses);
         assert!(some.contains("version 7 of its table, made 1800000000 s"));
     }
 }

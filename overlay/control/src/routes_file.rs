@@ -110,10 +110,7 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!(
-                "tributary-routes-file-{name}-{}",
-                std::process::id()
-            ));
+            let path = std::env::temp_dir().join(format!("tributary-routes-file-{name}-{}", std::process::id()));
             fs::create_dir(&path).unwrap();
             Self(path)
         }
@@ -167,15 +164,9 @@ mod tests {
     async fn what_failed_is_done_again() {
         let folder = Folder::new("again");
         let mut routes_file = folder.routes_file();
-        let works = std::mem::replace(
-            &mut routes_file.reload,
-            "echo no such unit >&2; exit 5".into(),
-        );
+        let works = std::mem::replace(&mut routes_file.reload, "echo no such unit >&2; exit 5".into());
         let refusal = routes_file.apply("one".into()).await.unwrap_err();
-        assert!(
-            refusal.ends_with("exit status: 5: no such unit"),
-            "{refusal}"
-        );
+        assert!(refusal.ends_with("exit status: 5: no such unit"), "{refusal}");
         assert!(routes_file.file.exists() && !routes_file.has_routes());
         routes_file.reload = works;
         routes_file.apply("one".into()).await.unwrap();

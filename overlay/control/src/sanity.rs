@@ -46,10 +46,7 @@ pub fn check(chosen: &TableSet, most: u32) -> Result<(), String> {
 fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name> {
     let first = chains.next().unwrap_or_default().iter().collect();
     chains.fold(first, |common: BTreeSet<&Name>, chain| {
-        common
-            .into_iter()
-            .filter(|node| chain.contains(node))
-            .collect()
+        common.into_iter().filter(|node| chain.contains(node)).collect()
     })
 }
 
@@ -84,11 +81,7 @@ mod tests {
     fn a_mesh_is_accepted_and_so_is_one_with_a_detour_that_pays() {
         assert_eq!(check(&chosen(5, |_, _| Some(20)), 90), Ok(()));
         let hub = |from: &str, to: &str| Some(if from == "A" || to == "A" { 11 } else { 20 });
-        assert_eq!(
-            check(&chosen(5, hub), 90),
-            Ok(()),
-            "for short transfers all go direct"
-        );
+        assert_eq!(check(&chosen(5, hub), 90), Ok(()), "for short transfers all go direct");
     }
 
     #[test]

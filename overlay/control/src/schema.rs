@@ -25,11 +25,7 @@ pub struct Delay(u32);
 impl Delay {
     /// So many microseconds, but at least 1 and at most 4 s.
     pub fn of_microseconds(count: u128) -> Self {
-        Self(
-            u32::try_from(count)
-                .unwrap_or(MAX_DELAY_US)
-                .clamp(1, MAX_DELAY_US),
-        )
+        Self(u32::try_from(count).unwrap_or(MAX_DELAY_US).clamp(1, MAX_DELAY_US))
     }
 
     pub fn microseconds(self) -> u32 {
@@ -44,11 +40,9 @@ impl TryFrom<i64> for Delay {
         let accepted = u32::try_from(count)
             .ok()
             .filter(|count| (1..=MAX_DELAY_US).contains(count));
-        accepted.map(Self).ok_or_else(|| {
-            format!(
-                "{count} is no round-trip time: accepted: microseconds from 1 to {MAX_DELAY_US}"
-            )
-        })
+        accepted
+            .map(Self)
+            .ok_or_else(|| format!("{count} is no round-trip time: accepted: microseconds from 1 to {MAX_DELAY_US}"))
     }
 }
 
@@ -197,9 +191,7 @@ impl Report {
 pub fn decode_delays(owner: &Name, bytes: &[u8]) -> Result<Delays, String> {
     let delays: Delays = decode(bytes)?;
     if delays.round_trip_us.contains_key(owner) {
-        return Err(format!(
-            "{owner} to itself: accepted: round-trip times to others"
-        ));
+        return Err(format!("{owner} to itself: accepted: round-trip times to others"));
     }
     Ok(delays)
 }
@@ -208,17 +200,13 @@ pub fn decode_delays(owner: &Name, bytes: &[u8]) -> Result<Delays, String> {
 pub fn decode_table(ingress: &Name, bytes: &[u8]) -> Result<Table, String> {
     let table: Table = decode(bytes)?;
     if table.ingress != *ingress {
-        return Err(format!(
-            "it is for {}: accepted: for {ingress}",
-            table.ingress
-        ));
+        return Err(format!("it is for {}: accepted: for {ingress}", table.ingress));
     }
     for (egress, chains) in &table.chains {
         check(ingress, egress, chains).map_err(|what| format!("to {egress}: {what}"))?;
     }
     for choices in &table.choices {
-        check_choices(ingress, &choices.best)
-            .map_err(|what| format!("to {}: {what}", choices.to))?;
+        check_choices(ingress, &choices.best).map_err(|what| format!("to {}: {what}", choices.to))?;
     }
     Ok(table)
 }
@@ -261,9 +249,7 @@ fn once(ingress: &Name, egress: &Name, through: &[Name]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut nodes = [ingress, egress].into_iter().chain(through);
     match nodes.find(|node| !seen.insert(*node)) {
-        Some(again) => Err(format!(
-            "{again} twice in a chain: accepted: each node once"
-        )),
+        Some(again) => Err(format!("{again} twice in a chain: accepted: each node once")),
         None => Ok(()),
     }
 }
@@ -278,11 +264,7 @@ mod tests {
     use crate::samples::{cases, chain, choices, name, table};
 
     /// `value` is written as `json`, and read again by `read`.
-    fn survives<T: Serialize + PartialEq + Debug>(
-        value: T,
-        json: &str,
-        read: impl Fn(&[u8]) -> Result<T, String>,
-    ) {
+    fn survives<T: Serialize + PartialEq + Debug>(value: T, json: &str, read: impl Fn(&[u8]) -> Result<T, String>) {
         let written = String::from_utf8(encode(&value)).unwrap();
         assert_eq!(written, format!(r#"{{"format":1,"value":{json}}}"#));
         assert_eq!(read(written.as_bytes()), Ok(value));
@@ -290,8 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let [address, converter] =
-            ["[2001:db8::1]:5460", "[2001:db8::1]:5124"].map(|text| text.parse().unwrap());
+        let [address, converter] = ["[2001:db8::1]:5460", "[2001:db8::1]:5124"].map(|text| text.parse().unwrap());
         for (converter, json) in [
             (None, r#"{"address":"[2001:db8::1]:5460"}"#),
             (
@@ -302,10 +283,7 @@ mod tests {
             survives(Node { address, converter }, json, decode);
         }
         for (line, json) in [
-            (
-                "10.0.0.0/8 B 3",
-                r#"[{"to":"10.0.0.0/8","node":"B","rounds":3}]"#,
-            ),
+            ("10.0.0.0/8 B 3", r#"[{"to":"10.0.0.0/8","node":"B","rounds":3}]"#),
             (
                 "10.0.0.0/8 B|C probe 10.0.0.1:443",
                 r#"[{"to":"10.0.0.0/8","node":"B","or":["C"],"rounds":5,"probe":"10.0.0.1:443"}]"#,
@@ -397,18 +375,12 @@ mod tests {
         let cases = [
             (table("A", vec![chain(1, &[])]), "to A: it is the ingress"),
             (table("B", vec![]), "to B: no chain for 1 round"),
-            (
-                table("B", vec![chain(2, &[])]),
-                "to B: no chain for 1 round",
-            ),
+            (table("B", vec![chain(2, &[])]), "to B: no chain for 1 round"),
             (
                 table("B", vec![chain(1, &[]), chain(1, &["C"])]),
                 "to B: rounds do not ascend",
             ),
-            (
-                table("B", vec![chain(1, &[]), chain(31, &["C"])]),
-                "to B: 31 rounds",
-            ),
+            (table("B", vec![chain(1, &[]), chain(31, &["C"])]), "to B: 31 rounds"),
             (table("B", vec![chain(1, &["C", "C"])]), "to B: C twice"),
             (table("B", vec![chain(1, &["A"])]), "to B: A twice"),
             (table("B", vec![chain(1, &["B"])]), "to B: B twice"),

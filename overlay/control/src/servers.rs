@@ -56,28 +56,22 @@ impl ServerTargets {
         allow: &[IpNet],
     ) -> Self {
         let mut wanted = Self::default();
-        let may_be_probed =
-            |probe: &SocketAddr| verdict(probe.ip().to_canonical(), allow) == Verdict::Reached;
+        let may_be_probed = |probe: &SocketAddr| verdict(probe.ip().to_canonical(), allow) == Verdict::Reached;
         for egress in egresses.into_iter().flat_map(Egresses::iter) {
             wanted.networks.insert(egress.to);
             let length = Reverse(egress.to.prefix_len());
             wanted.lengths.insert((egress.to.addr().is_ipv4(), length));
-            let fits = wanted.measured.len() < egresses::MAX_EGRESSES
-                || wanted.measured.contains_key(&egress.to);
+            let fits = wanted.measured.len() < egresses::MAX_EGRESSES || wanted.measured.contains_key(&egress.to);
             if egress.is_candidate(own) && fits {
                 let probe = wanted.measured.entry(egress.to).or_default();
                 let named = egress.probe.filter(may_be_probed);
-                wanted
-                    .refused
-                    .extend(egress.probe.filter(|_| named.is_none()));
+                wanted.refused.extend(egress.probe.filter(|_| named.is_none()));
                 *probe = (*probe).into_iter().chain(named).min();
             }
         }
         for node in peers.values() {
             let converter = node.converter.map(|converter| converter.ip());
-            wanted
-                .nodes
-                .extend(converter.into_iter().chain([node.address.ip()]));
+            wanted.nodes.extend(converter.into_iter().chain([node.address.ip()]));
         }
         wanted
     }
@@ -92,13 +86,9 @@ impl ServerTargets {
         if self.nodes.contains(&server) {
             return None;
         }
-        let lengths = self
-            .lengths
-            .iter()
-            .filter(|(ipv4, _)| *ipv4 == server.is_ipv4());
+        let lengths = self.lengths.iter().filter(|(ipv4, _)| *ipv4 == server.is_ipv4());
         let above_0 = lengths.filter(|(_, Reverse(length))| *length > 0);
-        let mut covering = above_0
-            .filter_map(|(_, Reverse(length))| Some(IpNet::new(server, *length).ok()?.trunc()));
+        let mut covering = above_0.filter_map(|(_, Reverse(length))| Some(IpNet::new(server, *length).ok()?.trunc()));
         let longest = covering.find(|to| self.networks.contains(to));
         longest.filter(|to| self.measured.contains_key(to))
     }
@@ -150,10 +140,7 @@ fn collect(
 /// From SYN to SYN-ACK; None without one. No data is sent.
 async fn time_to(server: SocketAddr) -> Option<Delay> {
     let start = Instant::now();
-    let _connected = timeout(PROBE_TIMEOUT, TcpStream::connect(server))
-        .await
-        .ok()?
-        .ok()?;
+    let _connected = timeout(PROBE_TIMEOUT, TcpStream::connect(server)).await.ok()?.ok()?;
     Some(Delay::of_microseconds(start.elapsed().as_micros()))
 }
 
@@ -231,21 +218,13 @@ mod tests {
     }
 
     fn wanted(own: &str, egresses: &[&str]) -> ServerTargets {
-        let egresses: Vec<Egresses> = egresses
-            .iter()
-            .map(|text| Egresses::parse(text).unwrap())
-            .collect();
+        let egresses: Vec<Egresses> = egresses.iter().map(|text| Egresses::parse(text).unwrap()).collect();
         let node = Node {
             address: "10.1.0.9:5460".parse().unwrap(),
             converter: Some("10.1.0.8:5124".parse().unwrap()),
         };
         let peers = Peers::from([("n".parse().unwrap(), node)]);
-        ServerTargets::of(
-            &own.parse().unwrap(),
-            &egresses,
-            &peers,
-            &[network("10.0.0.0/8")],
-        )
+        ServerTargets::of(&own.parse().unwrap(), &egresses, &peers, &[network("10.0.0.0/8")])
     }
 
     #[test]
@@ -274,18 +253,13 @@ mod tests {
         ] {
             let found = wanted("a", &[line]);
             assert_eq!(found.refused.is_empty(), probed, "{line}");
-            assert_eq!(
-                found.measured.values().all(Option::is_some),
-                probed,
-                "{line}"
-            );
+            assert_eq!(found.measured.values().all(Option::is_some), probed, "{line}");
         }
     }
 
     #[test]
     fn a_server_tells_of_the_longest_prefix_alone_and_nodes_are_none() {
-        let lines =
-            "10.0.0.0/8 a|b\n10.1.0.0/16 a|b\n10.2.0.0/16 b\ndefault a|b\n2001:db8::/32 b|a";
+        let lines = "10.0.0.0/8 a|b\n10.1.0.0/16 a|b\n10.2.0.0/16 b\ndefault a|b\n2001:db8::/32 b|a";
         let found = wanted("a", &[lines]);
         for (server, expected) in [
             ("10.3.0.1", Some("10.0.0.0/8")),
@@ -314,8 +288,7 @@ mod tests {
         ]));
         let kernel_rtts = BTreeMap::from([(three, Delay::of_microseconds(7))]);
         let looks = |windows: &mut NetworkWindows, count: usize| -> Vec<Option<IpNet>> {
-            let each =
-                (0..count).map(|_| windows.collect(&kernel_rtts).map(|(network, _)| network));
+            let each = (0..count).map(|_| windows.collect(&kernel_rtts).map(|(network, _)| network));
             each.collect()
         };
         let turn = [Some(two), Some(one), None, None, None, None];
@@ -328,10 +301,7 @@ mod tests {
         let expected = [(one, Reading::Silent), (two, known(5)), (three, known(7))];
         assert_eq!(windows.readings(), BTreeMap::from(expected));
         // Another probe starts from nothing; networks that are not wanted any more are removed.
-        windows.set(&BTreeMap::from([
-            (one, first),
-            (two, server("10.1.0.2:80")),
-        ]));
+        windows.set(&BTreeMap::from([(one, first), (two, server("10.1.0.2:80"))]));
         let expected = [(one, Reading::Silent), (two, Reading::Unknown)];
         assert_eq!(windows.readings(), BTreeMap::from(expected));
     }

@@ -10,9 +10,9 @@ use crate::name::Name;
 use tributary_program::{Exit, Failure};
 
 const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows this";
-const ENROLLED: &str =
-    "accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it";
-const SERVED: &str = "accepted: an etcd with a valid certificate of our authority, for this address: `scripts/overlay enrol --etcd`";
+const ENROLLED: &str = "accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it";
+const SERVED: &str =
+    "accepted: an etcd with a valid certificate of our authority, for this address: `scripts/overlay enrol --etcd`";
 const FULL: &str = "etcd has no room left and takes nothing new: accepted: a member whose history is compacted \
     (--auto-compaction-mode periodic --auto-compaction-retention 1h); now: `etcdctl compact` to a late revision, \
     `etcdctl defrag`, then `etcdctl alarm disarm`";
@@ -41,9 +41,7 @@ impl SessionError {
 
     /// Another agent or controller, the `kind`, holds the key of this name.
     pub fn name_in_use(kind: &str, name: &Name) -> Self {
-        Self::new(format!(
-            "another {kind} is {name}, or was until a moment ago"
-        ))
+        Self::new(format!("another {kind} is {name}, or was until a moment ago"))
     }
 
     /// Whether one side refused the other.

@@ -123,11 +123,7 @@ mod tests {
         });
         assert_eq!(snapshot.alive.len(), MAX_NODES);
         for (number, line) in [1, 0].iter().zip(&snapshot.refused) {
-            assert!(
-                !snapshot
-                    .alive
-                    .contains(&number.to_string().parse().unwrap())
-            );
+            assert!(!snapshot.alive.contains(&number.to_string().parse().unwrap()));
             let start = format!("{NODES}{number}: there are 1000 nodes");
             assert!(line.starts_with(&start), "{line}");
         }

@@ -80,10 +80,7 @@ pub async fn ask(members: &Members) -> Result<Status, SessionError> {
     let store = Store::connect(members).await?;
     let candidates = candidates(&store).await?;
     let mut refused = Vec::new();
-    kept(
-        store.has_room().await.map_err(|error| error.to_string()),
-        &mut refused,
-    );
+    kept(store.has_room().await.map_err(|error| error.to_string()), &mut refused);
     let report = kept(report(&store).await?, &mut refused).flatten();
     let mut tables = Vec::new();
     for (ingress, found) in published::tables(&store).await? {

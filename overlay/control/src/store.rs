@@ -5,9 +5,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use etcd_client::{
-    AlarmAction, AlarmType, AuthClient, Client, Compare, CompareOp, ConnectOptions, Error,
-    GetOptions, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget,
-    TlsOptions, Txn, TxnOp, WatchOptions, WatchStream,
+    AlarmAction, AlarmType, AuthClient, Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue,
+    LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget, TlsOptions, Txn, TxnOp, WatchOptions,
+    WatchStream,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -113,9 +113,7 @@ impl Store {
 
     /// All entries with this prefix: now, or as of `revision`.
     pub async fn list(&self, prefix: &str, revision: Option<i64>) -> Result<Listing, SessionError> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_revision(revision.unwrap_or(0));
+        let options = GetOptions::new().with_prefix().with_revision(revision.unwrap_or(0));
         self.read(prefix, options).await
     }
 
@@ -149,28 +147,16 @@ impl Store {
     }
 
     /// All keys with this prefix, the oldest first, and the revision.
-    pub(crate) async fn oldest_first(
-        &self,
-        prefix: &str,
-    ) -> Result<(i64, Vec<KeyValue>), SessionError> {
+    pub(crate) async fn oldest_first(&self, prefix: &str) -> Result<(i64, Vec<KeyValue>), SessionError> {
         let options = GetOptions::new().with_prefix();
         let oldest_first = options.with_sort(SortTarget::Create, SortOrder::Ascend);
         self.found(prefix, oldest_first).await
     }
 
-    async fn found(
-        &self,
-        key: &str,
-        options: GetOptions,
-    ) -> Result<(i64, Vec<KeyValue>), SessionError> {
-        let mut client = self
-            .0
-            .kv_client()
-            .max_decoding_message_size(MAX_REPLY_BYTES);
+    async fn found(&self, key: &str, options: GetOptions) -> Result<(i64, Vec<KeyValue>), SessionError> {
+        let mut client = self.0.kv_client().max_decoding_message_size(MAX_REPLY_BYTES);
         let mut found = with_timeout(client.get(key, Some(options))).await?;
-        let revision = found
-            .header()
-            .map_or(0, etcd_client::ResponseHeader::revision);
+        let revision = found.header().map_or(0, etcd_client::ResponseHeader::revision);
         Ok((revision, found.take_kvs()))
     }
 
@@ -182,12 +168,7 @@ impl Store {
     }
 
     /// Writes a key, which expires with `lease`, unless another lease holds it; whether it was written.
-    pub async fn claim(
-        &self,
-        key: &str,
-        value: Vec<u8>,
-        lease: &Lease,
-    ) -> Result<bool, SessionError> {
+    pub async fn claim(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<bool, SessionError> {
         let options = PutOptions::new().with_lease(lease.id);
         let put = TxnOp::put(key, value, Some(options));
         let free = Compare::create_revision(key, CompareOp::Equal, 0);
@@ -196,15 +177,9 @@ impl Store {
     }
 
     /// Performs `operation` if `condition` holds; whether it did.
-    pub(crate) async fn transact(
-        &self,
-        condition: Compare,
-        operation: TxnOp,
-    ) -> Result<bool, SessionError> {
+    pub(crate) async fn transact(&self, condition: Compare, operation: TxnOp) -> Result<bool, SessionError> {
         let transaction = Txn::new().when([condition]).and_then([operation]);
-        Ok(with_timeout(self.0.kv_client().txn(transaction))
-            .await?
-            .succeeded())
+        Ok(with_timeout(self.0.kv_client().txn(transaction)).await?.succeeded())
     }
 
     pub(crate) async fn delete(&self, key: &str) -> Result<(), SessionError> {
@@ -219,9 +194,7 @@ impl Store {
 
     /// Watches the keys with this prefix for changes after `revision`.
     pub async fn watch(&self, prefix: &str, revision: i64) -> Result<Changes, SessionError> {
-        let options = WatchOptions::new()
-            .with_prefix()
-            .with_start_revision(revision + 1);
+        let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
         Ok(Changes(
             with_timeout(self.0.watch_client().watch(prefix, Some(options))).await?,
         ))
@@ -229,17 +202,10 @@ impl Store {
 
     /// The lease in `held`, if it is still valid, so that its keys survive a change of member; otherwise a new one, put
     /// into `held`. It is kept alive by a task.
-    pub async fn lease<'a>(
-        &self,
-        held: &'a mut Option<Lease>,
-    ) -> Result<&'a mut Lease, SessionError> {
+    pub async fn lease<'a>(&self, held: &'a mut Option<Lease>) -> Result<&'a mut Lease, SessionError> {
         let mut kept = None;
         if let Some(Lease { id, .. }) = *held {
-            kept = self
-                .keeper(id)
-                .await
-                .ok()
-                .map(|keep_alive| (id, keep_alive));
+            kept = self.keeper(id).await.ok().map(|keep_alive| (id, keep_alive));
         }
         let (id, keep_alive) = match kept {
             Some(kept) => kept,
@@ -270,9 +236,7 @@ fn random_start(count: usize) -> usize {
 
 type KeepAlive = (LeaseKeeper, LeaseKeepAliveStream);
 
-pub(crate) async fn with_timeout<T>(
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, SessionError> {
+pub(crate) async fn with_timeout<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, SessionError> {
     match timeout(TIMEOUT, call).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(SessionError::new(format!(
@@ -353,9 +317,7 @@ async fn run_keep_alive((mut keeper, mut answers): KeepAlive) -> Result<Infallib
     loop {
         sleep(KEEP_ALIVE_INTERVAL).await;
         keeper.keep_alive().await?;
-        let left = with_timeout(answers.message())
-            .await?
-            .map_or(0, |answer| answer.ttl());
+        let left = with_timeout(answers.message()).await?.map_or(0, |answer| answer.ttl());
         if left <= 0 {
             return Err(SessionError::new("etcd: the lease has ended"));
         }

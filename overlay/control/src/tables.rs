@@ -19,12 +19,7 @@ pub type TableSet = BTreeMap<Name, Table>;
 /// # Panics
 ///
 /// With more nodes than overlay-paths accepts.
-pub fn choose(
-    snapshot: &Snapshot,
-    estimates: &Estimates,
-    before: &TableSet,
-    (version, made): (i64, u64),
-) -> TableSet {
+pub fn choose(snapshot: &Snapshot, estimates: &Estimates, before: &TableSet, (version, made): (i64, u64)) -> TableSet {
     let mesh = Mesh::of(snapshot, estimates);
     let to_servers = |line: &Egress, node: &Name| to_servers(snapshot, line, node);
     let table = |ingress: &Name| {
@@ -41,8 +36,7 @@ pub fn choose(
         }
     };
     let all = snapshot.alive.iter();
-    all.map(|ingress| (ingress.clone(), table(ingress)))
-        .collect()
+    all.map(|ingress| (ingress.clone(), table(ingress))).collect()
 }
 
 /// The tables that differ from the published ones by more than version and time.
@@ -77,8 +71,7 @@ mod tests {
         let chains = chosen[&name(ingress)].chains.get(&name(egress));
         let text = |all: &[Name]| all.iter().map(Name::as_str).collect::<Vec<_>>().join(" ");
         let each = chains.into_iter().flatten();
-        each.map(|each| (each.rounds, text(&each.through)))
-            .collect()
+        each.map(|each| (each.rounds, text(&each.through))).collect()
     }
 
     #[test]
@@ -108,10 +101,7 @@ mod tests {
             let through = if rounds == 1 { "" } else { "C" };
             (rounds, String::from(through))
         });
-        assert_eq!(
-            best(19, "C"),
-            (vec![direct.clone(), from_2.clone()], 10_000)
-        );
+        assert_eq!(best(19, "C"), (vec![direct.clone(), from_2.clone()], 10_000));
         assert_eq!(best(20, "C"), (vec![direct.clone(), from_3], 10_000));
         assert_eq!(best(40, "C"), (vec![direct.clone()], 10_000));
         assert_eq!(best(59, "B"), (vec![direct.clone(), from_2], 16_000));
@@ -173,9 +163,7 @@ mod tests {
         snapshot.passable = names("A B C");
         snapshot.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
         let egresses = Egresses::parse("10.0.0.0/8 C|B\n10.1.0.0/16 C|B\n10.2.0.0/16 B").unwrap();
-        snapshot.egresses = ["A", "B", "D"]
-            .map(|each| (name(each), egresses.clone()))
-            .into();
+        snapshot.egresses = ["A", "B", "D"].map(|each| (name(each), egresses.clone())).into();
         let node = |chosen: &TableSet, ingress: &str| {
             let choices = &chosen[&name(ingress)].choices;
             let each = choices.iter().map(|line| line.best[0].node.to_string());
@@ -230,9 +218,7 @@ mod tests {
         };
         assert_eq!(changes(before, (4, 101)), []);
         let after = changes("A B 10\nA C 9\nC B 9", (5, 102));
-        let each = after
-            .iter()
-            .map(|table| (table.ingress.as_str(), table.version));
+        let each = after.iter().map(|table| (table.ingress.as_str(), table.version));
         assert_eq!(each.collect::<Vec<_>>(), [("A", 5), ("B", 5)]);
     }
 

@@ -44,9 +44,7 @@ pub fn next<Place: Ord + Clone>(
     for (place, reading) in readings {
         let before = published.get(place).copied();
         let now = match (reading, before) {
-            (Reading::Known(now), Some(before)) if !threshold.exceeded(before, *now) => {
-                Some(before)
-            }
+            (Reading::Known(now), Some(before)) if !threshold.exceeded(before, *now) => Some(before),
             (Reading::Known(now), _) => Some(*now),
             (Reading::Unknown, before) => before,
             (Reading::Silent, _) => None,
@@ -64,11 +62,7 @@ mod tests {
     const DEFAULT: Threshold = Threshold::DEFAULT;
 
     fn delay(milliseconds: f64) -> Delay {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "of a test"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of a test")]
         Delay::of_microseconds((milliseconds * 1000.0) as u128)
     }
 
@@ -91,11 +85,7 @@ mod tests {
             (100.0, 89.9, true),
         ];
         for (before, now, exceeded) in cases {
-            assert_eq!(
-                DEFAULT.exceeded(delay(before), delay(now)),
-                exceeded,
-                "{before} {now}"
-            );
+            assert_eq!(DEFAULT.exceeded(delay(before), delay(now)), exceeded, "{before} {now}");
         }
     }
 
@@ -116,14 +106,9 @@ mod tests {
     #[test]
     fn a_delay_that_creeps_away_is_published_in_the_end() {
         let published = delays(&[("B", 20.0)]);
-        let changes = (0..40).map(|step| 20.0 + 0.1 * f64::from(step)).find(|ms| {
-            next(
-                &published,
-                &readings(&[("B", Reading::Known(delay(*ms)))]),
-                DEFAULT,
-            )
-            .is_some()
-        });
+        let changes = (0..40)
+            .map(|step| 20.0 + 0.1 * f64::from(step))
+            .find(|ms| next(&published, &readings(&[("B", Reading::Known(delay(*ms)))]), DEFAULT).is_some());
         assert!(changes.is_some_and(|ms| (22.0..22.2).contains(&ms)));
     }
 
@@ -131,11 +116,7 @@ mod tests {
     fn new_silent_and_unknown_peers() {
         let published = delays(&[("B", 20.0), ("gone", 5.0)]);
         let twenty = Reading::Known(delay(20.5));
-        let same = [
-            ("B", twenty),
-            ("C", Reading::Unknown),
-            ("D", Reading::Silent),
-        ];
+        let same = [("B", twenty), ("C", Reading::Unknown), ("D", Reading::Silent)];
         assert_eq!(next(&published, &readings(&same), DEFAULT), None);
         let unknown = [("B", Reading::Unknown)];
         assert_eq!(next(&published, &readings(&unknown), DEFAULT), None);
@@ -143,9 +124,6 @@ mod tests {
         let both = delays(&[("B", 20.0), ("C", 7.0)]);
         assert_eq!(next(&published, &readings(&new), DEFAULT), Some(both));
         let silent = [("B", Reading::Silent)];
-        assert_eq!(
-            next(&published, &readings(&silent), DEFAULT),
-            Some(delays(&[]))
-        );
+        assert_eq!(next(&published, &readings(&silent), DEFAULT), Some(delays(&[])));
     }
 }

@@ -22,15 +22,9 @@ pub struct Changes {
 /// Gives these names the permissions of this role, and no others.
 ///
 /// Exits with 75 if a name has another role, with 77 if the caller is not root, with 69 without etcd.
-pub async fn authorize(
-    members: &Members,
-    role: Role,
-    names: &[Name],
-    dry_run: bool,
-) -> Result<Changes, Failure> {
-    let plan = |state: &AuthState| {
-        permissions::authorize(role, names, state).map_err(|line| Failure::new(Exit::InUse, line))
-    };
+pub async fn authorize(members: &Members, role: Role, names: &[Name], dry_run: bool) -> Result<Changes, Failure> {
+    let plan =
+        |state: &AuthState| permissions::authorize(role, names, state).map_err(|line| Failure::new(Exit::InUse, line));
     change(members, names, plan, dry_run).await
 }
 
@@ -38,9 +32,7 @@ pub async fn authorize(
 ///
 /// Exits with 64 if etcd does not know a name, with 77 if the caller is not root, with 69 without etcd.
 pub async fn revoke(members: &Members, names: &[Name], dry_run: bool) -> Result<Changes, Failure> {
-    let plan = |state: &AuthState| {
-        permissions::revoke(names, state).map_err(|line| Failure::new(Exit::Usage, line))
-    };
+    let plan = |state: &AuthState| permissions::revoke(names, state).map_err(|line| Failure::new(Exit::Usage, line));
     change(members, names, plan, dry_run).await
 }
 
@@ -70,11 +62,7 @@ async fn state(store: &Store, names: &[Name]) -> Result<AuthState, SessionError>
         enabled: enabled(&mut auth).await,
         ..AuthState::default()
     };
-    let asked: BTreeSet<&str> = names
-        .iter()
-        .map(Name::as_str)
-        .chain([ADMINISTRATOR])
-        .collect();
+    let asked: BTreeSet<&str> = names.iter().map(Name::as_str).chain([ADMINISTRATOR]).collect();
     for user in with_timeout(auth.user_list()).await?.users() {
         if asked.contains(user.as_str()) {
             let found = with_timeout(auth.user_get(user)).await?;
@@ -115,9 +103,7 @@ fn written(permission: &Permission) -> etcd_client::Permission {
     match permission {
         Permission::Read(prefix) => etcd_client::Permission::read(prefix.as_str()).with_prefix(),
         Permission::Write(key) => etcd_client::Permission::write(key.as_str()),
-        Permission::WriteBelow(prefix) => {
-            etcd_client::Permission::write(prefix.as_str()).with_prefix()
-        }
+        Permission::WriteBelow(prefix) => etcd_client::Permission::write(prefix.as_str()).with_prefix(),
     }
 }
 
@@ -131,13 +117,9 @@ async fn perform(store: &Store, step: &Step) -> Result<(), SessionError> {
         }
         Step::AddUser(user) => {
             let by_certificate = Some(UserAddOptions::new().with_no_pwd());
-            with_timeout(auth.user_add(user, "", by_certificate))
-                .await
-                .map(drop)
+            with_timeout(auth.user_add(user, "", by_certificate)).await.map(drop)
         }
-        Step::GrantRole(user, role) => with_timeout(auth.user_grant_role(user, role))
-            .await
-            .map(drop),
+        Step::GrantRole(user, role) => with_timeout(auth.user_grant_role(user, role)).await.map(drop),
         Step::Enable => with_timeout(auth.auth_enable()).await.map(drop),
         Step::DeleteUser(user) => with_timeout(auth.user_delete(user)).await.map(drop),
         Step::DeleteRole(role) => with_timeout(auth.role_delete(role)).await.map(drop),

@@ -77,10 +77,7 @@ mod tests {
             .collect();
         let unknown = Reading::Unknown;
         let ten = known(10);
-        assert_eq!(
-            found,
-            [unknown, unknown, ten, ten, ten, ten, ten, known(30)]
-        );
+        assert_eq!(found, [unknown, unknown, ten, ten, ten, ten, ten, known(30)]);
     }
 
     #[test]

@@ -15,10 +15,7 @@ pub struct WriteBudget {
 
 impl WriteBudget {
     pub fn new(now: Instant) -> Self {
-        Self {
-            spent: 0,
-            since: now,
-        }
+        Self { spent: 0, since: now }
     }
 
     /// Counts what was written.

@@ -47,9 +47,7 @@ pub async fn session(
 fn answering(nodes: &[Entry], health: &[Entry]) -> BTreeSet<Name> {
     let silent: BTreeSet<Name> = health
         .iter()
-        .filter(|(_, value)| {
-            codec::decode(value).is_ok_and(|health: Health| health.converter_silent)
-        })
+        .filter(|(_, value)| codec::decode(value).is_ok_and(|health: Health| health.converter_silent))
         .filter_map(|(key, _)| keys::name(HEALTH, key).ok())
         .collect();
     nodes
@@ -65,23 +63,17 @@ mod tests {
 
     #[test]
     fn a_node_whose_converter_is_silent_is_left_out_and_one_whose_health_is_refused_is_not() {
-        let nodes = ["busy", "london", "milan", "oslo"]
-            .map(|name| (format!("{NODES}{name}").into_bytes(), Vec::new()));
+        let nodes = ["busy", "london", "milan", "oslo"].map(|name| (format!("{NODES}{name}").into_bytes(), Vec::new()));
         let health = [
             ("busy", r#"{"pressure_percent":90}"#),
             ("milan", r#"{"pressure_percent":0,"converter_silent":true}"#),
-            (
-                "oslo",
-                r#"{"pressure_percent":101,"converter_silent":true}"#,
-            ),
+            ("oslo", r#"{"pressure_percent":101,"converter_silent":true}"#),
         ]
         .map(|(name, value)| {
             let value = format!(r#"{{"format":1,"value":{value}}}"#);
             (format!("{HEALTH}{name}").into_bytes(), value.into_bytes())
         });
-        let left: BTreeSet<Name> = ["busy", "london", "oslo"]
-            .map(|name| name.parse().unwrap())
-            .into();
+        let left: BTreeSet<Name> = ["busy", "london", "oslo"].map(|name| name.parse().unwrap()).into();
         assert_eq!(answering(&nodes, &health), left);
     }
 }

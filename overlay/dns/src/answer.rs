@@ -21,21 +21,14 @@ pub struct Chosen<'a> {
 /// skipped, unless none is; without `alive` all count as alive.
 ///
 /// `ingresses` must not be empty.
-pub fn choose<'a>(
-    ingresses: &'a [Ingress],
-    client: IpAddr,
-    alive: Option<&BTreeSet<Name>>,
-) -> Chosen<'a> {
+pub fn choose<'a>(ingresses: &'a [Ingress], client: IpAddr, alive: Option<&BTreeSet<Name>>) -> Chosen<'a> {
     let is_alive = |ingress: &Ingress| alive.is_none_or(|alive| alive.contains(&ingress.node));
     let any = ingresses.iter().any(is_alive);
     let usable = || ingresses.iter().filter(|each| is_alive(each) || !any);
     let mut chosen = usable().next().unwrap_or(&ingresses[0]);
     let mut best = None;
     for ingress in usable() {
-        let prefixes = ingress
-            .clients
-            .iter()
-            .filter(|network| network.contains(&client));
+        let prefixes = ingress.clients.iter().filter(|network| network.contains(&client));
         let longest = prefixes.map(IpNet::prefix_len).max();
         if longest > best {
             (chosen, best) = (ingress, longest);
@@ -52,12 +45,8 @@ pub fn choose<'a>(
 /// The least prefix length of the client's that is inside the network or outside of it.
 fn undivided(client: IpAddr, network: &IpNet) -> u8 {
     let common = match (client, network.addr()) {
-        (IpAddr::V4(client), IpAddr::V4(other)) => {
-            (client.to_bits() ^ other.to_bits()).leading_zeros()
-        }
-        (IpAddr::V6(client), IpAddr::V6(other)) => {
-            (client.to_bits() ^ other.to_bits()).leading_zeros()
-        }
+        (IpAddr::V4(client), IpAddr::V4(other)) => (client.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(client), IpAddr::V6(other)) => (client.to_bits() ^ other.to_bits()).leading_zeros(),
         _ => return 0,
     };
     let beside = u8::try_from(common + 1).unwrap_or(u8::MAX);
@@ -130,15 +119,9 @@ mod tests {
 
     #[test]
     fn one_that_is_not_alive_is_passed_over() {
-        assert_eq!(
-            led("10.1.2.3", Some(&["london", "milan"])),
-            ("milan".into(), 16)
-        );
+        assert_eq!(led("10.1.2.3", Some(&["london", "milan"])), ("milan".into(), 16));
         assert_eq!(led("10.1.2.3", Some(&["london"])), ("london".into(), 16));
-        assert_eq!(
-            led("192.0.2.77", Some(&["milan", "oslo"])),
-            ("milan".into(), 1)
-        );
+        assert_eq!(led("192.0.2.77", Some(&["milan", "oslo"])), ("milan".into(), 1));
     }
 
     #[test]

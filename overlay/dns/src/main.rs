@@ -95,18 +95,13 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 
 fn load(file: &Path) -> Result<Settings, Failure> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}")))?;
     Settings::parse(&text).map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))
 }
 
 /// Reads the file again at each SIGHUP; a refused one changes nothing.
-async fn reload_on_hangup(
-    file: &Path,
-    mut hangup: Signal,
-    settings: watch::Sender<Settings>,
-) -> Infallible {
+async fn reload_on_hangup(file: &Path, mut hangup: Signal, settings: watch::Sender<Settings>) -> Infallible {
     loop {
         if hangup.recv().await.is_none() {
             return std::future::pending().await;
@@ -121,23 +116,12 @@ async fn reload_on_hangup(
     }
 }
 
-async fn serve(
-    file: &Path,
-    settings: Settings,
-    listen: SocketAddr,
-    members: Members,
-) -> Result<(), Failure> {
-    let system =
-        |what: &str, error: &io::Error| Failure::from_io(&format!("{listen}, {what}"), error);
-    let datagrams = UdpSocket::bind(listen)
-        .await
-        .map_err(|error| system("UDP", &error))?;
-    let connections = TcpListener::bind(listen)
-        .await
-        .map_err(|error| system("TCP", &error))?;
+async fn serve(file: &Path, settings: Settings, listen: SocketAddr, members: Members) -> Result<(), Failure> {
+    let system = |what: &str, error: &io::Error| Failure::from_io(&format!("{listen}, {what}"), error);
+    let datagrams = UdpSocket::bind(listen).await.map_err(|error| system("UDP", &error))?;
+    let connections = TcpListener::bind(listen).await.map_err(|error| system("TCP", &error))?;
     let (alive_sender, alive) = watch::channel(None);
-    let hangup =
-        signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
+    let hangup = signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
     let zone = settings.zone.clone();
     let (settings_sender, settings) = watch::channel(settings);
     let mut server = ServerFuture::new(Answers::new(settings, alive));
@@ -148,10 +132,7 @@ async fn serve(
         if members.endpoints().is_empty() {
             std::future::pending().await
         } else {
-            retry_forever(&members, async || {
-                alive::session(&members, &alive_sender).await
-            })
-            .await
+            retry_forever(&members, async || alive::session(&members, &alive_sender).await).await
         }
     };
     tokio::select! {

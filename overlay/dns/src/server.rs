@@ -47,10 +47,7 @@ impl Answer {
 }
 
 impl Answers {
-    pub fn new(
-        settings: watch::Receiver<Settings>,
-        alive: watch::Receiver<Option<BTreeSet<Name>>>,
-    ) -> Self {
+    pub fn new(settings: watch::Receiver<Settings>, alive: watch::Receiver<Option<BTreeSet<Name>>>) -> Self {
         Self { settings, alive }
     }
 
@@ -93,14 +90,10 @@ impl Answers {
             let alive = self.alive.borrow();
             let chosen = choose(&settings.ingresses, client, alive.as_ref());
             scope = chosen.scope;
-            let data = chosen
-                .ingress
-                .addresses
-                .iter()
-                .map(|address| match *address {
-                    IpAddr::V4(address) => RData::A(A(address)),
-                    IpAddr::V6(address) => RData::AAAA(AAAA(address)),
-                });
+            let data = chosen.ingress.addresses.iter().map(|address| match *address {
+                IpAddr::V4(address) => RData::A(A(address)),
+                IpAddr::V6(address) => RData::AAAA(AAAA(address)),
+            });
             let asked = data.filter(|data| [data.record_type(), RecordType::ANY].contains(&kind));
             records.extend(asked.map(|data| record(name, data)));
         }
@@ -116,8 +109,7 @@ impl Answers {
             },
             records,
             authority,
-            subnet: subnet
-                .map(|subnet| ClientSubnet::new(subnet.addr(), subnet.source_prefix(), scope)),
+            subnet: subnet.map(|subnet| ClientSubnet::new(subnet.addr(), subnet.source_prefix(), scope)),
         }
     }
 }
@@ -147,11 +139,7 @@ fn subnet(request: &MessageRequest) -> Option<ClientSubnet> {
 
 #[async_trait]
 impl RequestHandler for Answers {
-    async fn handle_request<R: ResponseHandler>(
-        &self,
-        request: &Request,
-        mut responses: R,
-    ) -> ResponseInfo {
+    async fn handle_request<R: ResponseHandler>(&self, request: &Request, mut responses: R) -> ResponseInfo {
         let answer = self.answer(request);
         let mut header = Header::response_from_request(request.header());
         header.set_response_code(answer.code);

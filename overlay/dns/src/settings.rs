@@ -59,10 +59,7 @@ impl Settings {
         let zone = domain("zone", &file.zone)?;
         let within = |name: &String| match name.as_str() {
             "@" => Ok(zone.clone()),
-            label => domain(
-                "names",
-                &format!("{label}.{}", file.zone.trim_end_matches('.')),
-            ),
+            label => domain("names", &format!("{label}.{}", file.zone.trim_end_matches('.'))),
         };
         let settings = Self {
             names: file.names.iter().map(within).collect::<Result<_, _>>()?,
@@ -77,16 +74,10 @@ impl Settings {
 
     fn check(&self) -> Result<(), String> {
         if self.ttl > MAX_TTL {
-            return Err(format!(
-                "ttl = {}: accepted: seconds, at most {MAX_TTL}",
-                self.ttl
-            ));
+            return Err(format!("ttl = {}: accepted: seconds, at most {MAX_TTL}", self.ttl));
         }
         if self.names.is_empty() {
-            return Err(
-                "names: accepted: names in the zone, such as \"www\", or \"@\" for the zone itself"
-                    .into(),
-            );
+            return Err("names: accepted: names in the zone, such as \"www\", or \"@\" for the zone itself".into());
         }
         if self.zone.zone_of(&self.server) && !self.names.contains(&self.server) {
             return Err(format!(
@@ -101,22 +92,12 @@ impl Settings {
         let mut networks = BTreeSet::new();
         for ingress in &self.ingresses {
             if ingress.addresses.is_empty() {
-                return Err(format!(
-                    "ingress {}: addresses: accepted: at least one",
-                    ingress.node
-                ));
+                return Err(format!("ingress {}: addresses: accepted: at least one", ingress.node));
             }
             if !nodes.insert(&ingress.node) {
-                return Err(format!(
-                    "ingress {}: accepted: each node once",
-                    ingress.node
-                ));
+                return Err(format!("ingress {}: accepted: each node once", ingress.node));
             }
-            if let Some(twice) = ingress
-                .clients
-                .iter()
-                .find(|network| !networks.insert(network.trunc()))
-            {
+            if let Some(twice) = ingress.clients.iter().find(|network| !networks.insert(network.trunc())) {
                 return Err(format!(
                     "ingress {}: clients: {twice}: accepted: each network once",
                     ingress.node

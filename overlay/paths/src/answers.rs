@@ -117,9 +117,7 @@ pub fn map(mesh: Graph, rounds: Rounds) -> Map {
     for (low, high) in graph.pairs() {
         let best = chains.best(low, high, rounds).expect("a full mesh");
         for hop in best.nodes.windows(2) {
-            *pairs
-                .entry((hop[0].min(hop[1]), hop[0].max(hop[1])))
-                .or_default() += 1;
+            *pairs.entry((hop[0].min(hop[1]), hop[0].max(hop[1]))).or_default() += 1;
         }
     }
     let name = |node: Node| graph.names()[usize::from(node)].clone();

@@ -23,13 +23,10 @@ pub struct Measurements {
 pub fn measure(repeat: u32) -> Measurements {
     let (small, large) = (plane(115), plane(315));
     let chains = Chains::of(small.clone());
-    let fronts = small
-        .pairs()
-        .map(|(low, high)| chains.front(low, high).len());
+    let fronts = small.pairs().map(|(low, high)| chains.front(low, high).len());
     #[expect(clippy::cast_precision_loss, reason = "thousands")]
     let chains_a_pair_115 = fronts.sum::<usize>() as f64 / small.pairs().count() as f64;
-    let lookup_us =
-        repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
+    let lookup_us = repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
     Measurements {
         pairs_115_ms: repeated(repeat, || Chains::of(small.clone()))
             .map(|seconds| seconds * 1e3)
@@ -48,9 +45,7 @@ pub fn measure(repeat: u32) -> Measurements {
 /// in microseconds. Nearly all links matter, which is the hard case.
 fn plane(count: usize) -> Graph {
     let mut random = Random(42);
-    let points: Vec<(f64, f64)> = (0..count)
-        .map(|_| (random.share(), random.share()))
-        .collect();
+    let points: Vec<(f64, f64)> = (0..count).map(|_| (random.share(), random.share())).collect();
     let mut graph = Graph::numbered(count);
     for (low, high) in graph.pairs() {
         let (a, b) = (points[usize::from(low)], points[usize::from(high)]);
@@ -77,9 +72,7 @@ fn lookups(chains: &Chains) -> usize {
     for _ in 0..LOOKUPS {
         let (from, to) = (pick(&mut random), pick(&mut random));
         let rounds = Rounds::of_size(random.bits() % 20_000_000);
-        found += chains
-            .best(from, to, rounds)
-            .map_or(0, |chain| chain.nodes.len());
+        found += chains.best(from, to, rounds).map_or(0, |chain| chain.nodes.len());
     }
     found
 }

@@ -70,13 +70,7 @@ impl Chains {
 
     /// The figures of the best chain to `egress` if a hop of `last` microseconds follows. The longer that is, the less
     /// short hops before it gain.
-    pub fn best_before(
-        &self,
-        ingress: Node,
-        egress: Node,
-        last: u32,
-        rounds: Rounds,
-    ) -> Option<Figures> {
+    pub fn best_before(&self, ingress: Node, egress: Node, last: u32, rounds: Rounds) -> Option<Figures> {
         let all = self.stairs(ingress, egress).iter().map(figures);
         all.min_by_key(|each| (each.then(last).doubled_time(rounds), each.hops))
     }
@@ -108,11 +102,7 @@ impl Chains {
     }
 
     fn stairs(&self, a: Node, b: Node) -> &[Stair] {
-        if a == b {
-            &STAY
-        } else {
-            &self.pairs[place(a, b)]
-        }
+        if a == b { &STAY } else { &self.pairs[place(a, b)] }
     }
 }
 

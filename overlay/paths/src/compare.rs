@@ -55,10 +55,7 @@ pub fn compare(chains: &Chains, rounds: &[Rounds]) -> Vec<Comparison> {
     rounds.iter().map(comparison).collect()
 }
 
-pub(crate) fn of_all_pairs(
-    graph: &Graph,
-    figures: impl Fn(Node, Node) -> Option<Figures>,
-) -> Vec<Figures> {
+pub(crate) fn of_all_pairs(graph: &Graph, figures: impl Fn(Node, Node) -> Option<Figures>) -> Vec<Figures> {
     graph
         .pairs()
         .map(|(low, high)| figures(low, high).expect("a connected graph"))
@@ -95,11 +92,7 @@ pub(crate) fn percentiles(mut values: Vec<f64>) -> Vec<f64> {
 
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
 fn converters(chains: &[Figures]) -> f64 {
-    chains
-        .iter()
-        .map(|each| f64::from(each.hops) + 1.0)
-        .sum::<f64>()
-        / chains.len() as f64
+    chains.iter().map(|each| f64::from(each.hops) + 1.0).sum::<f64>() / chains.len() as f64
 }
 
 /// The chains along the shortest spanning tree, in the order of the pairs. They have the least longest hop of all chains
@@ -133,9 +126,7 @@ fn along_the_tree(graph: &Graph) -> Vec<Figures> {
             }
         }
     }
-    of_all_pairs(graph, |low, high| {
-        figures[usize::from(high) * count + usize::from(low)]
-    })
+    of_all_pairs(graph, |low, high| figures[usize::from(high) * count + usize::from(low)])
 }
 
 #[cfg(test)]
@@ -147,8 +138,7 @@ mod tests {
     fn a_detour_costs_one_round_and_pays_for_ten() {
         // A -10- B, or A -6- C -6- B.
         let chains = Chains::of(read("A B 10\nA C 6\nC B 6\n").unwrap());
-        let [one, ten] =
-            [1, 10].map(|rounds| compare(&chains, &[Rounds::new(rounds).unwrap()]).remove(0));
+        let [one, ten] = [1, 10].map(|rounds| compare(&chains, &[Rounds::new(rounds).unwrap()]).remove(0));
         let worst = |other: &Other| other.worse_percent[100];
         assert_eq!(one.converters.to_bits(), 2_f64.to_bits());
         assert!(
@@ -156,13 +146,8 @@ mod tests {
             "6 ms beside 5: {:?}",
             one.minimax
         );
-        assert!(
-            (one.tree.pairs_worse_percent - 100.0 / 3.0).abs() < 1e-9
-                && one.tree.pairs_40_worse_percent == 0.0
-        );
-        assert!(
-            worst(&one.shortest) == 0.0 && worst(&ten.minimax) == 0.0 && worst(&ten.tree) == 0.0
-        );
+        assert!((one.tree.pairs_worse_percent - 100.0 / 3.0).abs() < 1e-9 && one.tree.pairs_40_worse_percent == 0.0);
+        assert!(worst(&one.shortest) == 0.0 && worst(&ten.minimax) == 0.0 && worst(&ten.tree) == 0.0);
         assert!(
             (worst(&ten.shortest) - 100.0 * (95.0 / 60.0 - 1.0)).abs() < 1e-9,
             "{:?}",
@@ -175,14 +160,8 @@ mod tests {
     fn the_tree_has_the_least_longest_hops() {
         let graph = read("A B 3\nB C 3\nC D 3\nA C 3\nB D 9\n").unwrap();
         let least = crate::floyd_warshall::minimax(&graph);
-        let longest: Vec<u32> = along_the_tree(&graph)
-            .iter()
-            .map(|figures| figures.longest)
-            .collect();
+        let longest: Vec<u32> = along_the_tree(&graph).iter().map(|figures| figures.longest).collect();
         let pairs = [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)];
-        assert_eq!(
-            longest,
-            pairs.map(|(low, high): (usize, usize)| least[high * 4 + low])
-        );
+        assert_eq!(longest, pairs.map(|(low, high): (usize, usize)| least[high * 4 + low]));
     }
 }

@@ -207,9 +207,7 @@ mod tests {
     fn the_same_measurements_give_the_same_coordinates() {
         let thinned = thinned(&world(30), 3);
         let [one, other] = [(); 2].map(|()| Coordinates::of(&thinned));
-        let all = |found: &Coordinates| -> Vec<_> {
-            (1..30).map(|node| found.estimate(0, node)).collect()
-        };
+        let all = |found: &Coordinates| -> Vec<_> { (1..30).map(|node| found.estimate(0, node)).collect() };
         assert_eq!(all(&one), all(&other));
     }
 
@@ -222,10 +220,6 @@ mod tests {
         let coordinates = Coordinates::of(&graph);
         assert_eq!(coordinates.estimate(9, 4), None);
         assert!(coordinates.estimate(3, 4).is_some());
-        assert!(
-            Coordinates::of(&Graph::numbered(2))
-                .estimate(0, 1)
-                .is_none()
-        );
+        assert!(Coordinates::of(&Graph::numbered(2)).estimate(0, 1).is_none());
     }
 }

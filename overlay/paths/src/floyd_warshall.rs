@@ -33,13 +33,9 @@ fn closure(graph: &Graph, join: impl Fn(u32, u32) -> u32) -> Vec<u32> {
     let mut best: Vec<u32> = graph
         .nodes()
         .flat_map(|a| {
-            graph.nodes().map(move |b| {
-                if a == b {
-                    0
-                } else {
-                    graph.delay(a, b).unwrap_or(NONE)
-                }
-            })
+            graph
+                .nodes()
+                .map(move |b| if a == b { 0 } else { graph.delay(a, b).unwrap_or(NONE) })
         })
         .collect();
     for middle in 0..count {

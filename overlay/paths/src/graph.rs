@@ -58,8 +58,7 @@ impl Graph {
 
     /// All pairs of two nodes, the smaller index first.
     pub fn pairs(&self) -> impl Iterator<Item = (Node, Node)> + use<> {
-        self.nodes()
-            .flat_map(|high| (0..high).map(move |low| (low, high)))
+        self.nodes().flat_map(|high| (0..high).map(move |low| (low, high)))
     }
 
     pub fn names(&self) -> &[String] {
@@ -67,8 +66,7 @@ impl Graph {
     }
 
     pub fn node(&self, name: &str) -> Option<Node> {
-        self.nodes()
-            .find(|&node| self.names[usize::from(node)] == name)
+        self.nodes().find(|&node| self.names[usize::from(node)] == name)
     }
 
     /// The round-trip time in microseconds of the link between two nodes, if there is one.

@@ -88,26 +88,16 @@ fn run(command: &Command) -> Result<(), Failure> {
                 let unknown = || {
                     Failure::new(
                         Exit::Usage,
-                        format!(
-                            "{name} is no node of {}: accepted: {}",
-                            graph.display(),
-                            some(&mesh)
-                        ),
+                        format!("{name} is no node of {}: accepted: {}", graph.display(), some(&mesh)),
                     )
                 };
                 mesh.node(name).ok_or_else(unknown)
             });
             print(&answers::paths(mesh.clone(), ingress?, egress?, *rounds))
         }
-        Command::Simulate {
-            graph,
-            rounds,
-            peers,
-        } => print(&answers::simulate(
-            mesh(graph)?,
-            rounds,
-            peers.map(usize::from),
-        )),
+        Command::Simulate { graph, rounds, peers } => {
+            print(&answers::simulate(mesh(graph)?, rounds, peers.map(usize::from)))
+        }
         Command::Map { graph, rounds } => print(&answers::map(mesh(graph)?, *rounds)),
         Command::Bench { repeat } => print(&bench::measure(*repeat)),
     }
@@ -141,8 +131,7 @@ fn rounds(text: &str) -> Result<Rounds, String> {
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+    let text = serde_json::to_string_pretty(answer).map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())
 }

@@ -50,8 +50,7 @@ pub struct Figures {
 impl Figures {
     /// Of a chain of hops with these round-trip times in microseconds.
     pub fn of(hops: &[u32]) -> Self {
-        hops.iter()
-            .fold(Self::default(), |chain, &hop| chain.then(hop))
+        hops.iter().fold(Self::default(), |chain, &hop| chain.then(hop))
     }
 
     /// With a further hop of so many microseconds.
@@ -66,10 +65,7 @@ impl Figures {
 
     /// The time in microseconds of a transfer: 1/2 * length + (r - 1) * longest.
     pub fn time(self, rounds: Rounds) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "2^52 microseconds are a hundred years"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "2^52 microseconds are a hundred years")]
         let doubled = self.doubled_time(rounds) as f64;
         doubled / 2.0
     }
@@ -108,11 +104,7 @@ mod tests {
 
     #[test]
     fn half_the_length_once_and_the_longest_hop_for_each_further_round() {
-        for (hops, rounds, time) in [
-            (&[40, 60][..], 1, 50.0),
-            (&[40, 60], 5, 290.0),
-            (&[7], 2, 10.5),
-        ] {
+        for (hops, rounds, time) in [(&[40, 60][..], 1, 50.0), (&[40, 60], 5, 290.0), (&[7], 2, 10.5)] {
             let found = Figures::of(hops).time(Rounds::new(rounds).unwrap());
             assert_eq!(found.to_bits(), f64::to_bits(time));
         }

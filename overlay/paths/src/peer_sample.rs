@@ -62,15 +62,12 @@ pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> SampledCompariso
     let comparison = |&rounds: &Rounds| {
         let best_chains = of_all_pairs(mesh, |low, high| best.best_figures(low, high, rounds));
         let nodes = |low, high| known.best(low, high, rounds).map(|chain| chain.nodes);
-        let alone = of_all_pairs(mesh, |low, high| {
-            in_truth(mesh, low, high, nodes(low, high))
-        });
+        let alone = of_all_pairs(mesh, |low, high| in_truth(mesh, low, high, nodes(low, high)));
         let estimated = of_all_pairs(mesh, |low, high| {
             let direct = direct(&coordinates, &measured, low, high);
             let chain = known.best_figures(low, high, rounds);
             let time = |figures: Figures| figures.doubled_time(rounds);
-            let gains =
-                direct.is_some_and(|direct| chain.is_none_or(|chain| time(direct) < time(chain)));
+            let gains = direct.is_some_and(|direct| chain.is_none_or(|chain| time(direct) < time(chain)));
             in_truth(mesh, low, high, nodes(low, high).filter(|_| !gains))
         });
         Comparison {
@@ -150,11 +147,7 @@ mod tests {
             });
             each.collect()
         };
-        let chosen = |count| {
-            choose_sample(peers(), count)
-                .into_iter()
-                .collect::<Vec<_>>()
-        };
+        let chosen = |count| choose_sample(peers(), count).into_iter().collect::<Vec<_>>();
         assert_eq!(chosen(4), [0, 1, 8, 9]);
         assert_eq!(chosen(5), [0, 1, 7, 8, 9]);
         assert_eq!(chosen(1), [9]);
@@ -170,10 +163,7 @@ mod tests {
         let found = sample(&mesh, 3, &[Rounds::new(5).unwrap()]);
         assert_eq!(found.pairs_measured_percent.to_bits(), 100_f64.to_bits());
         assert_eq!(found.error_percent, [0.0; 0]);
-        let both = [
-            &found.comparisons[0].estimated,
-            &found.comparisons[0].measured,
-        ];
+        let both = [&found.comparisons[0].estimated, &found.comparisons[0].measured];
         assert!(both.iter().all(|other| other.worse_percent[100] == 0.0));
     }
 }

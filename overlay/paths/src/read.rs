@@ -20,9 +20,7 @@ pub fn read(text: &str) -> Result<Graph, String> {
         }
     }
     if reader.names.is_empty() {
-        return Err(format!(
-            "line 1: there is no link at all: {LINE}, a link a line"
-        ));
+        return Err(format!("line 1: there is no link at all: {LINE}, a link a line"));
     }
     reader.graph()
 }
@@ -45,15 +43,10 @@ impl<'a> Reader<'a> {
         };
         let delay = microseconds(delay)?;
         if one == other {
-            return Err(format!(
-                "{one} to itself: accepted: a link between two nodes"
-            ));
+            return Err(format!("{one} to itself: accepted: a link between two nodes"));
         }
         let (a, b) = (self.node(one, number)?, self.node(other, number)?);
-        let (before, line) = *self
-            .links
-            .entry((a.min(b), a.max(b)))
-            .or_insert((delay, number));
+        let (before, line) = *self.links.entry((a.min(b), a.max(b))).or_insert((delay, number));
         if before == delay {
             return Ok(());
         }
@@ -68,9 +61,7 @@ impl<'a> Reader<'a> {
             return Ok(node);
         }
         if self.names.len() == MAX_NODES {
-            return Err(format!(
-                "{name} is one more: accepted: at most {MAX_NODES} nodes"
-            ));
+            return Err(format!("{name} is one more: accepted: at most {MAX_NODES} nodes"));
         }
         let node = Node::try_from(self.names.len()).expect("MAX_NODES fits");
         self.names.push(name);
@@ -97,17 +88,11 @@ impl<'a> Reader<'a> {
 
 fn microseconds(text: &str) -> Result<u32, String> {
     let delay = text.parse().ok().filter(|delay| ACCEPTED.contains(delay));
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "ACCEPTED fits"
-    )]
-    delay
-        .map(|delay: f64| (delay * 1e3).round() as u32)
-        .ok_or_else(|| {
-            let (least, most) = (ACCEPTED.start(), ACCEPTED.end());
-            format!("{text} is no round-trip time: accepted: milliseconds from {least} to {most}")
-        })
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ACCEPTED fits")]
+    delay.map(|delay: f64| (delay * 1e3).round() as u32).ok_or_else(|| {
+        let (least, most) = (ACCEPTED.start(), ACCEPTED.end());
+        format!("{text} is no round-trip time: accepted: milliseconds from {least} to {most}")
+    })
 }
 
 /// Which nodes are connected to the first one.

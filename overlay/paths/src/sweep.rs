@@ -52,11 +52,7 @@ impl Sweep {
 
     /// Adds the next longer link.
     fn take(&mut self, link: Link) {
-        let (low, high, own) = (
-            usize::from(link.low),
-            usize::from(link.high),
-            Cost::of_link(link.delay),
-        );
+        let (low, high, own) = (usize::from(link.low), usize::from(link.high), Cost::of_link(link.delay));
         if self.costs[low * self.count + high] <= own {
             return;
         }

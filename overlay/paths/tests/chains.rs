@@ -9,12 +9,7 @@ use proptest::sample::Index;
 /// Graphs of so many nodes with few different round-trip times, so that there are many equals; not always connected.
 fn graphs(nodes: std::ops::Range<usize>, most: u32) -> impl Strategy<Value = Graph> {
     nodes
-        .prop_flat_map(move |count| {
-            (
-                Just(count),
-                prop::collection::vec(0..=most, count * (count - 1) / 2),
-            )
-        })
+        .prop_flat_map(move |count| (Just(count), prop::collection::vec(0..=most, count * (count - 1) / 2)))
         .prop_map(|(count, delays)| {
             let mut graph = Graph::numbered(count);
             let mut delays = delays.into_iter();
@@ -45,19 +40,13 @@ fn every_chain(graph: &Graph, nodes: &mut Vec<Node>, to: Node, found: &mut Vec<F
 fn pareto(all: &[Figures]) -> Vec<Figures> {
     let mut fewest: BTreeMap<(u32, u32), u16> = BTreeMap::new();
     for each in all {
-        let hops = fewest
-            .entry((each.longest, each.length))
-            .or_insert(each.hops);
+        let hops = fewest.entry((each.longest, each.length)).or_insert(each.hops);
         *hops = each.hops.min(*hops);
     }
     let mut front: Vec<Figures> = Vec::new();
     for ((longest, length), hops) in fewest {
         if front.last().is_none_or(|last| length < last.length) {
-            front.push(Figures {
-                length,
-                longest,
-                hops,
-            });
+            front.push(Figures { length, longest, hops });
         }
     }
     front
@@ -101,10 +90,7 @@ fn chains_of(links: &[(Node, Node, u32)]) -> Chains {
 fn a_detour_is_taken_when_rounds_pay_for_it() {
     // A -10- B, or A -6- C -6- B: longer by 2, and 4 less in each further round.
     let chains = chains_of(&[(0, 1, 10), (0, 2, 6), (2, 1, 6)]);
-    assert_eq!(
-        chains.front(1, 0),
-        [Figures::of(&[6, 6]), Figures::of(&[10])]
-    );
+    assert_eq!(chains.front(1, 0), [Figures::of(&[6, 6]), Figures::of(&[10])]);
     for (rounds, nodes) in [(1, vec![1, 0]), (2, vec![1, 2, 0]), (20, vec![1, 2, 0])] {
         let best = chains.best(1, 0, Rounds::new(rounds).unwrap()).unwrap();
         assert_eq!(best.nodes, nodes, "{rounds} rounds");

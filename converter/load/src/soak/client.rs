@@ -82,9 +82,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     if right {
         return Ok(());
     }
-    Err(failure::wrong(
-        "not every byte and every end was as planned",
-    ))
+    Err(failure::wrong("not every byte and every end was as planned"))
 }
 
 async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Stats {

@@ -45,12 +45,7 @@ pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Stats {
     stats
 }
 
-async fn both_ways(
-    stream: &mut TcpStream,
-    part: &Part,
-    early: &[u8],
-    stats: &mut Stats,
-) -> io::Result<()> {
+async fn both_ways(stream: &mut TcpStream, part: &Part, early: &[u8], stats: &mut Stats) -> io::Result<()> {
     if part.rests_first {
         rest(stream, part.rest).await?;
     }
@@ -67,10 +62,7 @@ async fn both_ways(
             Err(error) = receive(&mut reader, part, early, stats) => Err(error),
         }
     } else {
-        let (sent, received) = tokio::join!(
-            send(&mut writer, part),
-            receive(&mut reader, part, early, stats)
-        );
+        let (sent, received) = tokio::join!(send(&mut writer, part), receive(&mut reader, part, early, stats));
         received.and(sent)
     };
     if part.resets {
@@ -85,10 +77,7 @@ async fn rest(stream: &TcpStream, rest: Rest) -> io::Result<()> {
         return Ok(());
     }
     let begun = Instant::now();
-    if timeout(rest.time, stream.ready(Interest::ERROR))
-        .await
-        .is_err()
-    {
+    if timeout(rest.time, stream.ready(Interest::ERROR)).await.is_err() {
         return Ok(());
     }
     let after = begun.elapsed();
@@ -119,12 +108,7 @@ async fn send(writer: &mut WriteHalf<'_>, part: &Part) -> io::Result<()> {
 }
 
 /// Reads to the end, at a pace of its own, and compares every byte.
-async fn receive(
-    reader: &mut ReadHalf<'_>,
-    part: &Part,
-    early: &[u8],
-    stats: &mut Stats,
-) -> io::Result<()> {
+async fn receive(reader: &mut ReadHalf<'_>, part: &Part, early: &[u8], stats: &mut Stats) -> io::Result<()> {
     let (seed, length) = part.receives;
     let mut random = Random::new(!seed);
     let mut received = Received::new(seed, length, stats);

@@ -187,17 +187,10 @@ mod tests {
             half_closed: Duration::from_secs(2),
         };
         for _ in 0..100 {
-            for plan in [
-                Plan::random(&mut random),
-                Plan::resting(&mut random, &limits),
-            ] {
+            for plan in [Plan::random(&mut random), Plan::resting(&mut random, &limits)] {
                 let line = plan.to_line();
                 assert_eq!(Plan::of_line(&line), Some(plan));
-                for damaged in [
-                    &line[1..],
-                    &line.replace("seed", "need"),
-                    &format!("{line} 4"),
-                ] {
+                for damaged in [&line[1..], &line.replace("seed", "need"), &format!("{line} 4")] {
                     assert_eq!(Plan::of_line(damaged), None, "{damaged}");
                 }
             }
@@ -210,14 +203,8 @@ mod tests {
         let mut random = Random::new(4);
         for _ in 0..100 {
             let (client, origin) = Plan::random(&mut random).parts();
-            assert_eq!(
-                (client.sends, client.receives),
-                (origin.receives, origin.sends)
-            );
-            assert_eq!(
-                (client.resets, client.is_reset),
-                (origin.is_reset, origin.resets)
-            );
+            assert_eq!((client.sends, client.receives), (origin.receives, origin.sends));
+            assert_eq!((client.resets, client.is_reset), (origin.is_reset, origin.resets));
             assert!(!(client.waits && origin.waits));
         }
     }

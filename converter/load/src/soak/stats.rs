@@ -71,9 +71,7 @@ impl Stats {
     /// Makes this, the result of one connection, an example of what is wrong.
     pub fn name(&mut self, plan: &Plan) {
         let (plan, bytes, half_closes) = (plan.to_line(), self.checked_bytes, self.half_closes);
-        self.example = Some(format!(
-            "{plan}: {bytes} bytes and {half_closes} half-closes came in"
-        ));
+        self.example = Some(format!("{plan}: {bytes} bytes and {half_closes} half-closes came in"));
     }
 
     pub fn broken(why: &impl ToString) -> Self {

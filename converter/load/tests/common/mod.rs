@@ -64,9 +64,7 @@ fn listener() -> (String, TcpListener) {
 }
 
 /// A server that takes one connection and does this with it; and its address.
-pub fn serving<T: Send + 'static>(
-    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
-) -> (String, JoinHandle<T>) {
+pub fn serving<T: Send + 'static>(serve: impl FnOnce(TcpStream) -> T + Send + 'static) -> (String, JoinHandle<T>) {
     let (address, listener) = listener();
     let served = thread::spawn(move || serve(listener.accept().expect("a client").0));
     (address, served)

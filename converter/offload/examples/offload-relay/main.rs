@@ -87,6 +87,5 @@ fn serve(options: Options) -> Result<(), String> {
 
 /// The number of a device.
 fn number(device: &str) -> Result<u32, String> {
-    device_number(device)
-        .map_err(|error| format!("device {device:?}: {error}: accepted: one that ip-link(8) shows"))
+    device_number(device).map_err(|error| format!("device {device:?}: {error}: accepted: one that ip-link(8) shows"))
 }

@@ -9,8 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use tributary_offload::{
-    Checkpoint, NotQuiescent, Pause, SlowStartDetector, check_quiescent, checkpoint_both,
-    drop_incoming_data, release,
+    Checkpoint, NotQuiescent, Pause, SlowStartDetector, check_quiescent, checkpoint_both, drop_incoming_data, release,
 };
 use tributary_sys::TcpInfo;
 
@@ -104,10 +103,7 @@ impl Session {
     }
 
     fn passed(&self) -> u64 {
-        self.directions
-            .iter()
-            .map(|direction| direction.passed)
-            .sum()
+        self.directions.iter().map(|direction| direction.passed).sum()
     }
 
     fn round(&self) -> io::Result<Duration> {
@@ -157,9 +153,7 @@ impl Session {
         let [client, server] = &self.sockets;
         let rests = check_quiescent(client).and_then(|()| check_quiescent(server));
         let waiting = self.directions.iter().map(Direction::waiting).sum();
-        Ok(rests
-            .err()
-            .or((waiting != 0).then_some(NotQuiescent::Unread(waiting))))
+        Ok(rests.err().or((waiting != 0).then_some(NotQuiescent::Unread(waiting))))
     }
 
     /// Both states, once all that was read is with the ends; or what was in the path, and then it goes on.

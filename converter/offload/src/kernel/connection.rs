@@ -85,8 +85,7 @@ impl Drop for Connection {
 fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|direction| direction.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    let ended =
-        seen.iter().any(|direction| direction.reset) || seen.iter().all(|direction| direction.fin);
+    let ended = seen.iter().any(|direction| direction.reset) || seen.iter().all(|direction| direction.fin);
     ended && quiet >= limits.closed || quiet >= limits.idle
 }
 
@@ -108,10 +107,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_over_by_a_reset_by_both_ends_or_by_silence() {
-        let fin = |last| Seen {
-            fin: true,
-            ..at(last)
-        };
+        let fin = |last| Seen { fin: true, ..at(last) };
         let reset = |last| Seen {
             reset: true,
             ..at(last)
@@ -130,12 +126,7 @@ mod tests {
             ([fin(200), fin(210)], 269, false),
             ([fin(200), fin(210)], 270, true),
         ] {
-            let answer = is_over(
-                &seen,
-                Duration::from_secs(100),
-                Duration::from_secs(now),
-                &LIMITS,
-            );
+            let answer = is_over(&seen, Duration::from_secs(100), Duration::from_secs(now), &LIMITS);
             assert_eq!(answer, over, "{seen:?} at {now} s");
         }
     }

@@ -30,15 +30,9 @@ pub fn sends_frames(device: u32) -> io::Result<bool> {
             .ok_or_else(|| io::Error::other("the kernel does not tell what its drivers can do"))
     };
     let family = ask(FAMILIES, GET_FAMILY, (FAMILY_NAME, DEVICES), FAMILY_ID);
-    let family = family
-        .map_err(|error| io::Error::other(format!("Linux before 6.3 does not tell: {error}")))?;
+    let family = family.map_err(|error| io::Error::other(format!("Linux before 6.3 does not tell: {error}")))?;
     let family = u16::try_from(family).map_err(io::Error::other)?;
-    let features = ask(
-        family,
-        GET_DEVICE,
-        (DEVICE, &device.to_ne_bytes()),
-        FEATURES,
-    )?;
+    let features = ask(family, GET_DEVICE, (DEVICE, &device.to_ne_bytes()), FEATURES)?;
     Ok(features & SENDS_FRAMES != 0)
 }
 

@@ -222,10 +222,7 @@ fn check_driver(device: &str) -> io::Result<()> {
     let number = device_number(device).map_err(|error| named(device, &error))?;
     match driver::sends_frames(number) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(named(
-            device,
-            &"it sends out no frames of other devices (XDP)",
-        )),
+        Ok(false) => Err(named(device, &"it sends out no frames of other devices (XDP)")),
         Err(error) => Err(named(device, &error)),
     }
 }

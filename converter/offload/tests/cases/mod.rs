@@ -150,21 +150,11 @@ fn goes(ip: Ip, name: &'static str, from: &Segment, to: &Segment) -> Case {
 
 fn forwarded(ip: Ip) -> Vec<Case> {
     let both = |name, change: &dyn Fn(&mut Segment)| {
-        goes(
-            ip,
-            name,
-            &from_client(ip).with(change),
-            &at_server(ip).with(change),
-        )
+        goes(ip, name, &from_client(ip).with(change), &at_server(ip).with(change))
     };
     let options = |name, from: &[Vec<u8>], to: &[Vec<u8>]| {
         let from = from_client(ip).with(|s| s.options = from.concat());
-        goes(
-            ip,
-            name,
-            &from,
-            &at_server(ip).with(|s| s.options = to.concat()),
-        )
+        goes(ip, name, &from, &at_server(ip).with(|s| s.options = to.concat()))
     };
     let numbers = |seq, ack, tsval, tsecr| {
         move |s: &mut Segment| (s.seq, s.ack, s.options) = (seq, ack, timestamps(tsval, tsecr))
@@ -199,9 +189,7 @@ fn forwarded(ip: Ip) -> Vec<Case> {
         ),
         options(
             "four selective acknowledgements",
-            &[sack(
-                &[0, 2, 4, 500].map(|at| (1_000_000 + at, 1_000_001 + at)),
-            )],
+            &[sack(&[0, 2, 4, 500].map(|at| (1_000_000 + at, 1_000_001 + at)))],
             &[sack(&[
                 (u32::MAX - 499, u32::MAX - 498),
                 (u32::MAX - 497, u32::MAX - 496),
@@ -211,10 +199,7 @@ fn forwarded(ip: Ip) -> Vec<Case> {
         ),
         options(
             "options at odd offsets, and what is behind the end of their list",
-            &[
-                timestamps(20_001, 10_001)[1..].to_vec(),
-                vec![0, 8, 9, 8, 9],
-            ],
+            &[timestamps(20_001, 10_001)[1..].to_vec(), vec![0, 8, 9, 8, 9]],
             &[
                 timestamps(u32::MAX - 8, u32::MAX - 18)[1..].to_vec(),
                 vec![0, 8, 9, 8, 9],
@@ -222,13 +207,10 @@ fn forwarded(ip: Ip) -> Vec<Case> {
         ),
         both("an end of the data", &|s| s.flags = FIN | ACK),
         both("a reset", &|s| s.flags = RST | ACK),
-        both(
-            "a reset without acknowledgement, which echoes nothing",
-            &|s| {
-                (s.flags, s.ack) = (RST, 0);
-                s.options[8..].fill(0);
-            },
-        ),
+        both("a reset without acknowledgement, which echoes nothing", &|s| {
+            (s.flags, s.ack) = (RST, 0);
+            s.options[8..].fill(0);
+        }),
         both("a new beginning, whose window has no scale", &|s| {
             (s.flags, s.ack, s.window) = (SYN, 0, 64240);
             s.options = vec![2, 4, 5, 180];
@@ -281,10 +263,7 @@ fn left_alone(ip: Ip) -> Vec<Case> {
     };
     let cut = from_client(ip).encode()[..ip.header() + 2].to_vec();
     [
-        (
-            "another port",
-            from_client(ip).with(|s| s.source = other).encode(),
-        ),
+        ("another port", from_client(ip).with(|s| s.source = other).encode()),
         (
             "another address",
             from_client(ip).with(|s| s.destination = elsewhere).encode(),
@@ -313,22 +292,10 @@ fn refused(ip: Ip) -> Vec<Case> {
     });
     [
         ("cut off", cut),
-        (
-            "a length without room for TCP",
-            with_byte(ip, length, least - 1),
-        ),
-        (
-            "a TCP header shorter than any",
-            with_byte(ip, data_offset, 0x40),
-        ),
-        (
-            "a TCP header longer than its packet",
-            with_byte(ip, data_offset, 0xf0),
-        ),
-        (
-            "a hop too many",
-            from_client(ip).with(|s| s.ttl = 1).encode(),
-        ),
+        ("a length without room for TCP", with_byte(ip, length, least - 1)),
+        ("a TCP header shorter than any", with_byte(ip, data_offset, 0x40)),
+        ("a TCP header longer than its packet", with_byte(ip, data_offset, 0xf0)),
+        ("a hop too many", from_client(ip).with(|s| s.ttl = 1).encode()),
         ("a new beginning with a window scale", scaled.encode()),
     ]
     .map(|(name, packet)| unchanged(ip, name, Action::Drop, packet))
@@ -341,21 +308,13 @@ fn of_ipv4() -> Vec<Case> {
     let in_parts = |fragment| from_client(ip).with(|s| s.fragment = fragment).encode();
     let with_options = from_client(ip).with(|s| s.ip_options = vec![1, 1, 1, 0]);
     [
-        (
-            "the rest of a packet in parts",
-            Action::Unspecified,
-            in_parts(0x2010),
-        ),
+        ("the rest of a packet in parts", Action::Unspecified, in_parts(0x2010)),
         (
             "an IP header shorter than any",
             Action::Unspecified,
             with_byte(ip, 0, 0x44),
         ),
-        (
-            "another version",
-            Action::Unspecified,
-            with_byte(ip, 0, 0x65),
-        ),
+        ("another version", Action::Unspecified, with_byte(ip, 0, 0x65)),
         ("IP options", Action::Drop, with_options.encode()),
         ("the first part of a packet", Action::Drop, in_parts(0x2000)),
     ]
@@ -381,10 +340,7 @@ fn of_ipv6() -> Vec<Case> {
         not_ours("another version", with_byte(ip, 0, 0x45)),
         Case {
             translation: upward(Ip::V4),
-            ..not_ours(
-                "the mapped addresses of a connection of IPv4",
-                mapped.encode(),
-            )
+            ..not_ours("the mapped addresses of a connection of IPv4", mapped.encode())
         },
     ]
 }
@@ -402,10 +358,7 @@ fn refused_options(ip: Ip) -> Vec<Case> {
         ("an option of length 1", &[5, 1, 0, 0]),
         ("an option that goes on behind the header", &[8, 10, 0, 0]),
         ("timestamps of another length", &[8, 4, 0, 0]),
-        (
-            "half a selective acknowledgement",
-            &[5, 6, 0, 0, 0, 0, 1, 1],
-        ),
+        ("half a selective acknowledgement", &[5, 6, 0, 0, 0, 0, 1, 1]),
         ("no selective acknowledgement in its option", &[5, 2, 1, 1]),
     ];
     options

@@ -25,11 +25,7 @@ impl Ip {
     }
 
     fn of(packet: &[u8]) -> Self {
-        if packet[0] >> 4 == 6 {
-            Self::V6
-        } else {
-            Self::V4
-        }
+        if packet[0] >> 4 == 6 { Self::V6 } else { Self::V4 }
     }
 }
 

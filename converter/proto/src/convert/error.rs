@@ -97,22 +97,16 @@ impl ErrorTlv {
         let first = value[0];
         let rest = value[1..].to_vec();
         match code {
-            error_code::UNSUPPORTED_VERSION => {
-                Self::UnsupportedVersion(without_padding(value).to_vec())
-            }
+            error_code::UNSUPPORTED_VERSION => Self::UnsupportedVersion(without_padding(value).to_vec()),
             error_code::MALFORMED_MESSAGE => Self::MalformedMessage(rest),
             error_code::UNSUPPORTED_MESSAGE => Self::UnsupportedMessage(rest),
             error_code::MISSING_COOKIE => Self::MissingCookie(rest),
             error_code::NOT_AUTHORIZED => Self::NotAuthorized,
-            error_code::UNSUPPORTED_TCP_OPTION => {
-                Self::UnsupportedTcpOption(without_padding(value).to_vec())
-            }
+            error_code::UNSUPPORTED_TCP_OPTION => Self::UnsupportedTcpOption(without_padding(value).to_vec()),
             error_code::RESOURCE_EXCEEDED => Self::ResourceExceeded { delay: first },
             error_code::NETWORK_FAILURE => Self::NetworkFailure { delay: first },
             error_code::CONNECTION_RESET => Self::ConnectionReset,
-            error_code::DESTINATION_UNREACHABLE => {
-                Self::DestinationUnreachable { icmp_code: first }
-            }
+            error_code::DESTINATION_UNREACHABLE => Self::DestinationUnreachable { icmp_code: first },
             _ => Self::Unknown {
                 code,
                 value: value.to_vec(),
@@ -126,9 +120,7 @@ impl ErrorTlv {
         let start = out.len();
         match self {
             Self::UnsupportedVersion(list) | Self::UnsupportedTcpOption(list) => out.extend(list),
-            Self::MalformedMessage(rest)
-            | Self::UnsupportedMessage(rest)
-            | Self::MissingCookie(rest) => {
+            Self::MalformedMessage(rest) | Self::UnsupportedMessage(rest) | Self::MissingCookie(rest) => {
                 // Figure 23: a byte of zeros keeps the alignment of what follows.
                 out.push(0);
                 out.extend(rest);

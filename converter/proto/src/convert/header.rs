@@ -107,9 +107,6 @@ pub(super) fn words(bytes: usize) -> Result<u8, TooLong> {
 
 /// Returns a list of kinds or versions without the zeros that fill its last word.
 pub(super) fn without_padding(list: &[u8]) -> &[u8] {
-    let length = list
-        .iter()
-        .rposition(|&entry| entry != 0)
-        .map_or(0, |last| last + 1);
+    let length = list.iter().rposition(|&entry| entry != 0).map_or(0, |last| last + 1);
     &list[..length]
 }

@@ -10,10 +10,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Vec<Tlv>, usize)>, MessageError> {
     let Some(message) = whole(bytes)? else {
         return Ok(None);
     };
-    Ok(Some((
-        parse_tlvs(&message[HEADER_LENGTH..])?,
-        message.len(),
-    )))
+    Ok(Some((parse_tlvs(&message[HEADER_LENGTH..])?, message.len())))
 }
 
 fn parse_tlvs(mut rest: &[u8]) -> Result<Vec<Tlv>, MessageError> {

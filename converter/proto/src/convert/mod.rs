@@ -19,9 +19,7 @@ mod tlv;
 
 pub use cookie::{COOKIE_LENGTH, CookieKeys, SECRET_LENGTH};
 pub use error::{ErrorTlv, error_code};
-pub use frames::{
-    BadFrame, CLOSING, END, FRAME_HEADER, FrameReader, MAX_FRAME, READY, frame_header,
-};
+pub use frames::{BadFrame, CLOSING, END, FRAME_HEADER, FrameReader, MAX_FRAME, READY, frame_header};
 pub use header::{HEADER_LENGTH, MAGIC, MAX_LENGTH, MessageError, TooLong, VERSION};
 pub use message::{encode, parse};
 pub use option::{SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind};

@@ -29,11 +29,8 @@ pub mod option_kind {
 /// The kinds that a converter on a host's own stack can advertise and take in a Connect TLV.
 /// Fast Open is not among them: a socket cannot be told which cookie to send, nor to ask for one
 /// and send no data (section 7.6 makes it optional).
-pub const SUPPORTED_TCP_EXTENSIONS: [u8; 3] = [
-    option_kind::SACK_PERMITTED,
-    option_kind::TIMESTAMPS,
-    option_kind::MPTCP,
-];
+pub const SUPPORTED_TCP_EXTENSIONS: [u8; 3] =
+    [option_kind::SACK_PERMITTED, option_kind::TIMESTAMPS, option_kind::MPTCP];
 
 /// What a converter MUST ignore in a Connect TLV (RFC 8803 sections 7.1 to 7.3).
 pub(super) const IGNORED: [u8; 5] = [

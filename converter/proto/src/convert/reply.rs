@@ -25,9 +25,10 @@ impl Reply {
     /// # Panics
     /// Never: 40 bytes and 256 kinds fit into a message.
     pub fn encode(&self) -> Vec<u8> {
-        let header = self.extended_tcp_header.as_ref().map(|options| {
-            Tlv::ExtendedTcpHeader(options[..options.len().min(MAX_TCP_OPTIONS)].to_vec())
-        });
+        let header = self
+            .extended_tcp_header
+            .as_ref()
+            .map(|options| Tlv::ExtendedTcpHeader(options[..options.len().min(MAX_TCP_OPTIONS)].to_vec()));
         let kinds = self.supported_tcp_extensions.as_ref();
         let supported = kinds.map(|kinds| Tlv::SupportedTcpExtensions(announced(kinds)));
         let tlvs: Vec<Tlv> = header.into_iter().chain(supported).collect();

@@ -45,10 +45,7 @@ impl Connect {
 
     /// Whether the SYN to the server must offer this option.
     pub fn wants(&self, kind: u8) -> bool {
-        self.options
-            .iter()
-            .flatten()
-            .any(|option| option.kind == kind)
+        self.options.iter().flatten().any(|option| option.kind == kind)
     }
 
     /// Whether the connection to the server must be opened with Multipath TCP (RFC 8803 section
@@ -62,10 +59,7 @@ impl Request {
     /// Asks for a connection to `target`.
     pub fn connect(target: SocketAddr) -> Self {
         Self {
-            connect: Some(Connect {
-                target,
-                options: None,
-            }),
+            connect: Some(Connect { target, options: None }),
             ..Self::default()
         }
     }
@@ -104,10 +98,7 @@ impl Request {
     /// those that know of source route TLVs, as [`Self::with_path_trace`].
     #[must_use]
     pub fn with_source_route(self, source_route: Option<Vec<SocketAddr>>) -> Self {
-        Self {
-            source_route,
-            ..self
-        }
+        Self { source_route, ..self }
     }
 
     /// Has both directions carry frames, so that another request may follow on the same connection. Only for those that
@@ -136,12 +127,10 @@ impl Request {
             options: connect.options.clone(),
         });
         let cookie = self.cookie.clone().map(Tlv::Cookie);
-        let path_trace =
-            (!self.path_trace.is_empty()).then(|| Tlv::PathTrace(self.path_trace.clone()));
+        let path_trace = (!self.path_trace.is_empty()).then(|| Tlv::PathTrace(self.path_trace.clone()));
         let source_route = self.source_route.as_ref();
-        let source_route = source_route.map(|source_route| {
-            Tlv::SourceRoute(source_route.iter().copied().map(mapped).collect())
-        });
+        let source_route =
+            source_route.map(|source_route| Tlv::SourceRoute(source_route.iter().copied().map(mapped).collect()));
         let reuse = self.reuse.then_some(Tlv::Reuse);
         let tlvs: Vec<Tlv> = [info, connect, cookie, path_trace, source_route, reuse]
             .into_iter()

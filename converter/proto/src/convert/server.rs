@@ -113,9 +113,8 @@ fn check_options(request: &Request, supported: &[u8]) -> Result<(), MessageError
         .iter()
         .flat_map(|connect| connect.options.iter().flatten())
     {
-        let taken = supported.contains(&option.kind)
-            && option.value.is_empty()
-            && !super::option::never_announced(option.kind);
+        let taken =
+            supported.contains(&option.kind) && option.value.is_empty() && !super::option::never_announced(option.kind);
         if !taken && !refused.contains(&option.kind) {
             refused.push(option.kind);
         }
@@ -138,9 +137,7 @@ fn refuse(fault: MessageError, message: &[u8]) -> Refusal {
         MessageError::ReservedTlv | MessageError::UnsupportedTlv(_) => {
             Some(ErrorTlv::UnsupportedMessage(message.to_vec()))
         }
-        MessageError::UnsupportedTcpOptions(kinds) => {
-            Some(ErrorTlv::UnsupportedTcpOption(kinds.clone()))
-        }
+        MessageError::UnsupportedTcpOptions(kinds) => Some(ErrorTlv::UnsupportedTcpOption(kinds.clone())),
         // RFC 8803 section 6.2.1: duplicates MUST get Malformed Message; section 6.2.5: so do
         // invalid addresses.
         MessageError::TlvLength(_)

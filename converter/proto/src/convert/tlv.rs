@@ -103,9 +103,7 @@ impl Tlv {
             tlv_type::INFO | tlv_type::REUSE => return Err(MessageError::TlvLength(kind)),
             tlv_type::CONNECT => parse_connect(body)?,
             tlv_type::EXTENDED_TCP_HEADER => Self::ExtendedTcpHeader(body[2..].to_vec()),
-            tlv_type::SUPPORTED_TCP_EXTENSIONS => {
-                Self::SupportedTcpExtensions(without_padding(&body[2..]).to_vec())
-            }
+            tlv_type::SUPPORTED_TCP_EXTENSIONS => Self::SupportedTcpExtensions(without_padding(&body[2..]).to_vec()),
             tlv_type::COOKIE => Self::Cookie(body[2..].to_vec()),
             tlv_type::ERROR => Self::Error(ErrorTlv::parse(body[0], &body[1..])),
             tlv_type::PATH_TRACE => Self::PathTrace(numbers(&body[2..])?),
@@ -135,9 +133,7 @@ impl Tlv {
                 emit_address(*peer, out);
                 emit_options(options.as_deref(), out)?;
             }
-            Self::ExtendedTcpHeader(value)
-            | Self::SupportedTcpExtensions(value)
-            | Self::Cookie(value) => {
+            Self::ExtendedTcpHeader(value) | Self::SupportedTcpExtensions(value) | Self::Cookie(value) => {
                 out.extend([0, 0]);
                 out.extend(value);
             }
@@ -197,9 +193,7 @@ fn parse_connect(body: &[u8]) -> Result<Tlv, MessageError> {
     Ok(Tlv::Connect {
         peer: parse_address(*base),
         // RFC 8803 section 6.2.5: the two types are told apart by their length.
-        options: (!options.is_empty())
-            .then(|| connect_options(options))
-            .transpose()?,
+        options: (!options.is_empty()).then(|| connect_options(options)).transpose()?,
     })
 }
 

@@ -78,9 +78,7 @@ impl BodyReader {
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
         match &mut self.0 {
             Progress::Left(left) => {
-                let used = bytes
-                    .len()
-                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= used as u64;
                 Ok(Step {
                     used,
@@ -129,10 +127,7 @@ pub(super) enum Declared {
 const LONGEST_LENGTH: u64 = i64::MAX as u64; // parsers that keep it signed must read the same
 
 /// The framing of a request: nothing that RFC 9112 lets a recipient repair is repaired.
-pub(super) fn framing_of_request(
-    fields: &Fields<'_>,
-    version: Version,
-) -> Result<Declared, Reason> {
+pub(super) fn framing_of_request(fields: &Fields<'_>, version: Version) -> Result<Declared, Reason> {
     let length = fields.single(FieldKind::ContentLength, "more than one Content-Length")?;
     let declared = declared(fields, version, length.map(parse_length).transpose()?)?;
     match length {
@@ -142,10 +137,7 @@ pub(super) fn framing_of_request(
 }
 
 /// The framing of a response: identical lengths are unified (RFC 9112 section 6.3, item 5).
-pub(super) fn framing_of_response(
-    fields: &Fields<'_>,
-    version: Version,
-) -> Result<Declared, Reason> {
+pub(super) fn framing_of_response(fields: &Fields<'_>, version: Version) -> Result<Declared, Reason> {
     let mut length = None;
     for value in fields.all(FieldKind::ContentLength) {
         let mut lengths = list(value).peekable();
@@ -160,22 +152,13 @@ pub(super) fn framing_of_response(
     // RFC 2616 section 3.6 had `identity` for no coding at all, and servers still send it: the end is the connection's.
     let mut codings = fields.all(FieldKind::TransferEncoding);
     match (codings.next(), codings.next(), length) {
-        (Some(coding), None, None) if coding.eq_ignore_ascii_case(b"identity") => {
-            Ok(Declared::Nothing)
-        }
+        (Some(coding), None, None) if coding.eq_ignore_ascii_case(b"identity") => Ok(Declared::Nothing),
         _ => declared(fields, version, length),
     }
 }
 
-fn declared(
-    fields: &Fields<'_>,
-    version: Version,
-    length: Option<u64>,
-) -> Result<Declared, Reason> {
-    let encoding = fields.single(
-        FieldKind::TransferEncoding,
-        "more than one Transfer-Encoding",
-    )?;
+fn declared(fields: &Fields<'_>, version: Version, length: Option<u64>) -> Result<Declared, Reason> {
+    let encoding = fields.single(FieldKind::TransferEncoding, "more than one Transfer-Encoding")?;
     match (encoding, length) {
         (Some(_), Some(_)) => Err("both Transfer-Encoding and Content-Length"), // RFC 9112 section 6.3, item 3
         (Some(_), _) if version == Version::Http10 => Err("Transfer-Encoding in HTTP/1.0"), // RFC 9112 section 6.1

@@ -85,11 +85,7 @@ impl Chunked {
 
     /// How many bytes of the chunk that is read are still to come.
     pub fn owes(&self) -> u64 {
-        if self.state == State::Data {
-            self.left
-        } else {
-            0
-        }
+        if self.state == State::Data { self.left } else { 0 }
     }
 
     /// Takes framing up to and including one stretch of content. The range lies within the bytes used and is empty when
@@ -181,35 +177,21 @@ impl Chunked {
 
     fn count(&mut self, bound: u16, too_long: Reason) -> Result<(), Reason> {
         self.bounded += 1;
-        if self.bounded > bound {
-            Err(too_long)
-        } else {
-            Ok(())
-        }
+        if self.bounded > bound { Err(too_long) } else { Ok(()) }
     }
 
     /// RFC 9112 section 7.1.1: `;name`, `;name=token` or `;name="quoted"`.
     fn extension(&mut self, byte: u8) -> Result<State, Reason> {
         self.count(LONGEST_EXTENSION, "chunk extensions too long")?;
         let next = match (self.state, byte) {
-            (State::ExtensionName { .. }, byte) if is_token_byte(byte) => {
-                Some(State::ExtensionName { empty: false })
-            }
-            (State::ExtensionName { empty: false }, b'=') => {
-                Some(State::ExtensionValue { empty: true })
-            }
-            (State::ExtensionValue { .. }, byte) if is_token_byte(byte) => {
-                Some(State::ExtensionValue { empty: false })
-            }
+            (State::ExtensionName { .. }, byte) if is_token_byte(byte) => Some(State::ExtensionName { empty: false }),
+            (State::ExtensionName { empty: false }, b'=') => Some(State::ExtensionValue { empty: true }),
+            (State::ExtensionValue { .. }, byte) if is_token_byte(byte) => Some(State::ExtensionValue { empty: false }),
             (State::ExtensionValue { empty: true }, b'"') => Some(State::Quoted),
             (State::Quoted, b'"') => Some(State::AfterQuoted),
             (State::Quoted, b'\\') => Some(State::QuotedEscape),
-            (State::Quoted | State::QuotedEscape, byte) if is_value_byte(byte) => {
-                Some(State::Quoted)
-            }
-            (state, b';') if state.ends_an_extension() => {
-                Some(State::ExtensionName { empty: true })
-            }
+            (State::Quoted | State::QuotedEscape, byte) if is_value_byte(byte) => Some(State::Quoted),
+            (state, b';') if state.ends_an_extension() => Some(State::ExtensionName { empty: true }),
             (state, b'\r') if state.ends_an_extension() => Some(State::SizeLineFeed),
             _ => None,
         };
@@ -242,9 +224,7 @@ impl State {
     fn ends_an_extension(self) -> bool {
         matches!(
             self,
-            Self::ExtensionName { empty: false }
-                | Self::ExtensionValue { empty: false }
-                | Self::AfterQuoted
+            Self::ExtensionName { empty: false } | Self::ExtensionValue { empty: false } | Self::AfterQuoted
         )
     }
 }

@@ -195,11 +195,7 @@ impl<'h> Fields<'h> {
     }
 
     /// The value of a field that must not stand twice.
-    pub(crate) fn single(
-        &self,
-        kind: FieldKind,
-        twice: Reason,
-    ) -> Result<Option<&'h [u8]>, Reason> {
+    pub(crate) fn single(&self, kind: FieldKind, twice: Reason) -> Result<Option<&'h [u8]>, Reason> {
         let mut values = self.all(kind);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(twice),

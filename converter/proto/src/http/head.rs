@@ -34,12 +34,7 @@ impl HeadLimits {
 
     /// Bytes of a head of `received` bytes that is passed on, at most.
     pub(crate) fn forwarded_len(&self, received: usize) -> usize {
-        received
-            + ADDED
-            + self
-                .pseudonym
-                .as_ref()
-                .map_or(0, |name| name.as_str().len())
+        received + ADDED + self.pseudonym.as_ref().map_or(0, |name| name.as_str().len())
     }
 }
 
@@ -75,10 +70,7 @@ pub struct HeadReader {
 
 /// The request at the start of `bytes` and the length of its head, `None` when more bytes are needed. For bytes that come
 /// in pieces, [`HeadReader`] does the same without looking at any byte twice.
-pub fn parse_request(
-    bytes: &[u8],
-    limits: &HeadLimits,
-) -> Result<Option<(Request, usize)>, Refused> {
+pub fn parse_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Request, usize)>, Refused> {
     HeadReader::new().request(bytes, limits)
 }
 
@@ -97,11 +89,7 @@ impl HeadReader {
     }
 
     /// The next request and how many bytes its head took, or `None` while it is incomplete.
-    pub fn request(
-        &mut self,
-        bytes: &[u8],
-        limits: &HeadLimits,
-    ) -> Result<Option<(Request, usize)>, Refused> {
+    pub fn request(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Request, usize)>, Refused> {
         let parse = |head: &[u8]| Request::from_head(head, limits);
         let read = self.read(bytes, limits.head, MOST_EMPTY_LINES, parse);
         read.map_err(|refused| refused.to_head(bytes[self.start..].starts_with(b"HEAD ")))
@@ -195,9 +183,7 @@ impl HeadReader {
     /// What is not HTTP at all (TLS, say) is refused at its first byte. Both first lines begin with a token.
     fn check_first_byte(&self, bytes: &[u8]) -> Result<(), Refused> {
         match bytes.get(self.line_start) {
-            Some(&byte)
-                if self.lines == 0 && !is_token_byte(byte) && !matches!(byte, b'\r' | b'\n') =>
-            {
+            Some(&byte) if self.lines == 0 && !is_token_byte(byte) && !matches!(byte, b'\r' | b'\n') => {
                 Err(Refused::bad_request("not HTTP"))
             }
             _ => Ok(()),

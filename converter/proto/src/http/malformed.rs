@@ -69,11 +69,7 @@ fn is_field(line: &[u8]) -> bool {
 fn may_frame(line: &[u8]) -> bool {
     let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
     let is_letter = |byte: &&u8| byte.is_ascii_alphabetic();
-    let letters: Vec<u8> = name
-        .iter()
-        .filter(is_letter)
-        .map(u8::to_ascii_lowercase)
-        .collect();
+    let letters: Vec<u8> = name.iter().filter(is_letter).map(u8::to_ascii_lowercase).collect();
     let has = |word: &&[u8]| letters.windows(word.len()).any(|part| *part == **word);
     FRAMES.iter().any(has)
 }

@@ -66,7 +66,9 @@ impl From<BadResponse> for Refused {
 /// The response to a request that [`crate::http::Request::is_for_proxy`]: the methods that the proxy forwards (RFC 9110
 /// section 9.3.7). Returns its status.
 pub fn write_options(keep_alive: bool, out: &mut Vec<u8>) -> u16 {
-    out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nAllow: CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n");
+    out.extend_from_slice(
+        b"HTTP/1.1 204 No Content\r\nAllow: CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n",
+    );
     if !keep_alive {
         out.extend_from_slice(b"Connection: close\r\n");
     }

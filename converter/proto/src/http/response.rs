@@ -87,10 +87,7 @@ impl<'h> StatusLine<'h> {
         let (line, behind) = (&head[..end], &head[end + 2..]);
         let (version, line) = match line.strip_prefix(b"HTTP/1.1 ") {
             Some(line) => (Version::Http11, line),
-            None => (
-                Version::Http10,
-                line.strip_prefix(b"HTTP/1.0 ").ok_or(MALFORMED)?,
-            ),
+            None => (Version::Http10, line.strip_prefix(b"HTTP/1.0 ").ok_or(MALFORMED)?),
         };
         let (code, phrase) = line.split_at_checked(3).ok_or(MALFORMED)?;
         let status = parse_decimal(code).and_then(|status| status.try_into().ok());
@@ -125,11 +122,7 @@ impl ResponseWriter<'_> {
     }
 
     /// `malformed`: of a head that is read without them.
-    fn read(
-        &mut self,
-        head: &[u8],
-        malformed: Option<MalformedFields>,
-    ) -> Result<Response, Reason> {
+    fn read(&mut self, head: &[u8], malformed: Option<MalformedFields>) -> Result<Response, Reason> {
         let (line, lines) = StatusLine::parse(head)?;
         let mut fields = Fields::new(Strictness::Lenient);
         match (fields.read(lines), malformed) {
@@ -137,9 +130,7 @@ impl ResponseWriter<'_> {
                 let (head, malformed) = without_malformed_fields(head)?;
                 self.read(&head, Some(malformed))
             }
-            (read, malformed) => {
-                read.and_then(|()| self.pass(&line, &mut fields, malformed.unwrap_or_default()))
-            }
+            (read, malformed) => read.and_then(|()| self.pass(&line, &mut fields, malformed.unwrap_or_default())),
         }
     }
 
@@ -157,8 +148,7 @@ impl ResponseWriter<'_> {
         let awaited = self.awaited;
         let options = fields.take_connection_options()?;
         let switching_protocols = status == 101 || is_tunnel(status, awaited);
-        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
-        {
+        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade)) {
             return Err("a change of protocol that nobody asked for"); // RFC 9110 section 7.8
         }
         let declared = match status {
@@ -186,9 +176,7 @@ impl ResponseWriter<'_> {
             delivery: Delivery {
                 send: awaited.version == Version::Http11 || status >= 200,
                 decode: body == Body::Chunked && awaited.version == Version::Http10,
-                keep_alive: may_persist
-                    && awaited.keep_alive
-                    && (awaited.is_whole || is_success(status)),
+                keep_alive: may_persist && awaited.keep_alive && (awaited.is_whole || is_success(status)),
             },
         };
         if response.delivery.send {
@@ -198,13 +186,7 @@ impl ResponseWriter<'_> {
     }
 
     /// One framing, and no fields that were meant for this hop.
-    fn write(
-        &mut self,
-        response: &Response,
-        phrase: &[u8],
-        fields: &Fields<'_>,
-        declared: Declared,
-    ) {
+    fn write(&mut self, response: &Response, phrase: &[u8], fields: &Fields<'_>, declared: Declared) {
         let out = &mut *self.out;
         let declared = match declared {
             Declared::Chunked if self.awaited.version == Version::Http10 => Declared::Nothing,
@@ -228,10 +210,7 @@ impl ResponseWriter<'_> {
         self.limits.write_via(response.version, out);
         if response.status == 101 {
             fields.write_upgrade(out);
-        } else if !(response.delivery.keep_alive
-            || response.is_informational()
-            || response.switching_protocols)
-        {
+        } else if !(response.delivery.keep_alive || response.is_informational() || response.switching_protocols) {
             out.extend_from_slice(b"Connection: close\r\n");
         }
         out.extend_from_slice(b"\r\n");
@@ -267,9 +246,7 @@ fn body(status: u16, awaited: RequestContext, declared: Declared) -> Body {
 }
 
 fn has_no_body(status: u16, awaited: RequestContext) -> bool {
-    matches!(status, 100..200 | 204 | 304)
-        || awaited.content == ResponseBodyRule::Absent
-        || is_tunnel(status, awaited)
+    matches!(status, 100..200 | 204 | 304) || awaited.content == ResponseBodyRule::Absent || is_tunnel(status, awaited)
 }
 
 fn is_tunnel(status: u16, awaited: RequestContext) -> bool {

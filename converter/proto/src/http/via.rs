@@ -33,16 +33,12 @@ impl Pseudonym {
 
     /// Whether a Via field value names us as one of its recipients.
     pub(crate) fn is_in(&self, value: &[u8]) -> bool {
-        without_comments(value)
-            .split(|byte| *byte == b',')
-            .any(|entry| {
-                let mut words = entry
-                    .split(u8::is_ascii_whitespace)
-                    .filter(|word| !word.is_empty());
-                words
-                    .nth(1)
-                    .is_some_and(|received_by| received_by.eq_ignore_ascii_case(self.0.as_bytes()))
-            })
+        without_comments(value).split(|byte| *byte == b',').any(|entry| {
+            let mut words = entry.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            words
+                .nth(1)
+                .is_some_and(|received_by| received_by.eq_ignore_ascii_case(self.0.as_bytes()))
+        })
     }
 }
 

@@ -59,10 +59,7 @@ impl Greeting {
 /// most 257 bytes.
 pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, ProtocolError> {
     check_version(bytes, VERSION)?;
-    let methods = bytes
-        .get(1..)
-        .and_then(split_field)
-        .map(|(methods, _)| methods);
+    let methods = bytes.get(1..).and_then(split_field).map(|(methods, _)| methods);
     Ok(methods.map(|methods| {
         let greeting = Greeting {
             methods: methods.to_vec(),

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use super::grammar::{
-    FieldLength, LOGIN_VERSION, ProtocolError, check_version, put_field, split_field,
-};
+use super::grammar::{FieldLength, LOGIN_VERSION, ProtocolError, check_version, put_field, split_field};
 
 const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
@@ -22,9 +20,7 @@ impl fmt::Debug for Login {
     /// Leaves the password out, for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = String::from_utf8_lossy(&self.user);
-        f.debug_struct("Login")
-            .field("user", &user)
-            .finish_non_exhaustive()
+        f.debug_struct("Login").field("user", &user).finish_non_exhaustive()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::grammar::{
-    ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_NAME, COMMAND_CONNECT, FieldLength, ProtocolError, VERSION,
-    check_version, put_field, split_field,
+    ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_NAME, COMMAND_CONNECT, FieldLength, ProtocolError, VERSION, check_version,
+    put_field, split_field,
 };
 use crate::host::Host;
 
@@ -77,9 +77,7 @@ fn split_name(bytes: &[u8]) -> Result<Option<(Host, &[u8])>, ProtocolError> {
         return Ok(None);
     };
     let name = std::str::from_utf8(name).map_err(|_| ProtocolError::Name)?;
-    let bracketed = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
+    let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let six = bracketed.unwrap_or(name).parse::<Ipv6Addr>();
     let host = six.map(Host::V6).or_else(|_| Host::from_name(name));
     Ok(Some((host.map_err(|_| ProtocolError::Name)?, rest)))

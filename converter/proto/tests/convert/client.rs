@@ -45,11 +45,7 @@ fn an_unknown_error_survives() {
         code: 98,
         value: vec![1, 2, 3, 4, 5],
     };
-    accepts(
-        parse,
-        &hex("0103 2263 1e02 6201 0203 0405"),
-        &Answer::Refused(unknown),
-    );
+    accepts(parse, &hex("0103 2263 1e02 6201 0203 0405"), &Answer::Refused(unknown));
 }
 
 #[test]
@@ -70,21 +66,9 @@ fn faults_that_must_reset_are_told() {
         ("4854 5450 2f31 2e31", 4, MessageError::NotConvert),
         ("0201 2263", 4, MessageError::Version(2)),
         ("0102 2263 0001 0000", 8, MessageError::ReservedTlv),
-        (
-            "0103 2263 1401 0000 1401 0000",
-            12,
-            MessageError::DuplicateTlv(20),
-        ),
-        (
-            "0103 2263 1e01 6000 1e01 6000",
-            12,
-            MessageError::DuplicateTlv(30),
-        ),
-        (
-            "0103 2263 c801 0000 c801 0000",
-            12,
-            MessageError::DuplicateTlv(200),
-        ),
+        ("0103 2263 1401 0000 1401 0000", 12, MessageError::DuplicateTlv(20)),
+        ("0103 2263 1e01 6000 1e01 6000", 12, MessageError::DuplicateTlv(30)),
+        ("0103 2263 c801 0000 c801 0000", 12, MessageError::DuplicateTlv(200)),
         ("0102 2263 1402 0000", 8, MessageError::TlvLength(20)),
         ("0102 2263 1400 0000", 8, MessageError::TlvLength(20)),
         ("0102 2263 0101 0000", 8, MessageError::UnsupportedTlv(1)),

@@ -13,10 +13,7 @@ fn a_cookie_is_good_for_its_client_alone() {
     let cookie = keys.make(CLIENT);
     assert!(keys.check(CLIENT, &cookie));
     for other in ["192.0.2.8", "::192.0.2.7", "2001:db8::1"] {
-        assert!(
-            !keys.check(other.parse().expect("an address"), &cookie),
-            "{other}"
-        );
+        assert!(!keys.check(other.parse().expect("an address"), &cookie), "{other}");
     }
 }
 
@@ -78,14 +75,10 @@ fn a_cookie_survives_the_error_that_brings_it_and_the_request_that_returns_it() 
     let (answer, _) = tributary_proto::convert::client::parse(&error)
         .expect("valid")
         .expect("whole");
-    let tributary_proto::convert::client::Answer::Refused(ErrorTlv::MissingCookie(cookie)) = answer
-    else {
+    let tributary_proto::convert::client::Answer::Refused(ErrorTlv::MissingCookie(cookie)) = answer else {
         panic!("{answer:?}");
     };
-    let request = Request::info()
-        .with_cookie(&cookie)
-        .encode()
-        .expect("short");
+    let request = Request::info().with_cookie(&cookie).encode().expect("short");
     let (request, _) = tributary_proto::convert::server::parse(&request, &[])
         .expect("valid")
         .expect("whole");

@@ -62,8 +62,5 @@ fn what_claims_to_be_longer_than_any_frame_is_none() {
     let longest = frame_header(MAX_FRAME);
     assert_eq!(read(&mut FrameReader::default(), &longest, &[]), Ok(vec![]));
     let longer = (u32::try_from(MAX_FRAME).expect("small") + 1).to_be_bytes();
-    assert_eq!(
-        read(&mut FrameReader::default(), &longer, &[]),
-        Err(BadFrame)
-    );
+    assert_eq!(read(&mut FrameReader::default(), &longer, &[]), Err(BadFrame));
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tributary_proto::convert::{
-    Connect, ErrorTlv, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, Tlv, client, encode,
-    parse, server, tlv_type,
+    Connect, ErrorTlv, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, Tlv, client, encode, parse, server,
+    tlv_type,
 };
 
 use crate::incremental::accepts;
@@ -48,8 +48,7 @@ fn error() -> impl Strategy<Value = ErrorTlv> {
 fn tlv() -> impl Strategy<Value = Tlv> {
     prop_oneof![
         Just(Tlv::Info),
-        (peer(), proptest::option::of(vec(option(), 0..6)))
-            .prop_map(|(peer, options)| Tlv::Connect { peer, options }),
+        (peer(), proptest::option::of(vec(option(), 0..6))).prop_map(|(peer, options)| Tlv::Connect { peer, options }),
         words(0, 10).prop_map(Tlv::ExtendedTcpHeader),
         list().prop_map(Tlv::SupportedTcpExtensions),
         words(0, 10).prop_map(Tlv::Cookie),
@@ -64,11 +63,7 @@ fn tlv() -> impl Strategy<Value = Tlv> {
 }
 
 /// The types of this project's own.
-const OWN: [u8; 3] = [
-    tlv_type::PATH_TRACE,
-    tlv_type::SOURCE_ROUTE,
-    tlv_type::REUSE,
-];
+const OWN: [u8; 3] = [tlv_type::PATH_TRACE, tlv_type::SOURCE_ROUTE, tlv_type::REUSE];
 
 fn tlvs() -> impl Strategy<Value = Vec<Tlv>> {
     vec(tlv(), 0..6).prop_map(|mut tlvs| {
@@ -91,8 +86,7 @@ fn target() -> impl Strategy<Value = SocketAddr> {
 fn request() -> impl Strategy<Value = Request> {
     let options = proptest::sample::subsequence(SUPPORTED_TCP_EXTENSIONS.to_vec(), 0..=3);
     let connect = (target(), proptest::option::of(options)).prop_map(|(target, options)| {
-        let options =
-            options.map(|kinds| kinds.into_iter().map(TcpOption::empty).collect::<Vec<_>>());
+        let options = options.map(|kinds| kinds.into_iter().map(TcpOption::empty).collect::<Vec<_>>());
         Connect { target, options }
     });
     (
@@ -103,19 +97,15 @@ fn request() -> impl Strategy<Value = Request> {
         proptest::option::of(vec(target(), 0..6)),
         any::<bool>(),
     )
-        .prop_filter("asks something", |(info, connect, ..)| {
-            *info || connect.is_some()
+        .prop_filter("asks something", |(info, connect, ..)| *info || connect.is_some())
+        .prop_map(|(info, connect, cookie, path_trace, source_route, reuse)| Request {
+            info,
+            connect,
+            cookie,
+            path_trace,
+            source_route,
+            reuse,
         })
-        .prop_map(
-            |(info, connect, cookie, path_trace, source_route, reuse)| Request {
-                info,
-                connect,
-                cookie,
-                path_trace,
-                source_route,
-                reuse,
-            },
-        )
 }
 
 /// Bytes that are often near to a message.

@@ -92,19 +92,10 @@ fn tlvs_out_of_bounds_are_malformed() {
     malformed("0102 2263 0102 0000", MessageError::TlvLength(1));
     malformed("0103 2263 0101 0000 1600 0000", MessageError::TlvLength(22));
     malformed("0103 2263 0101 0000 0aff 0000", MessageError::TlvLength(10));
-    malformed(
-        "0103 2263 0101 0000 fe02 0000",
-        MessageError::TlvLength(254),
-    );
+    malformed("0103 2263 0101 0000 fe02 0000", MessageError::TlvLength(254));
     malformed("0103 2263 0102 0000 0000 0000", MessageError::TlvLength(1));
-    malformed(
-        "0103 2263 c002 0000 0102 0304",
-        MessageError::TlvLength(192),
-    );
-    malformed(
-        "0103 2263 c102 0000 0000 1404",
-        MessageError::TlvLength(193),
-    );
+    malformed("0103 2263 c002 0000 0102 0304", MessageError::TlvLength(192));
+    malformed("0103 2263 c102 0000 0000 1404", MessageError::TlvLength(193));
     malformed(
         "0105 2263 0a04 0050 2001 0db8 0000 0000 0000 0000",
         MessageError::TlvLength(10),
@@ -113,10 +104,7 @@ fn tlvs_out_of_bounds_are_malformed() {
 
 #[test]
 fn duplicates_are_malformed() {
-    malformed(
-        "0103 2263 0101 0000 0101 0000",
-        MessageError::DuplicateTlv(1),
-    );
+    malformed("0103 2263 0101 0000 0101 0000", MessageError::DuplicateTlv(1));
     malformed(
         "0104 2263 1601 0000 0101 0000 1601 0000",
         MessageError::DuplicateTlv(22),
@@ -137,10 +125,7 @@ fn duplicates_are_malformed() {
 #[test]
 fn a_message_that_asks_nothing_is_malformed() {
     malformed("0101 2263", MessageError::NothingAsked);
-    malformed(
-        "0104 2263 1603 0000 0102 0304 0506 0708",
-        MessageError::NothingAsked,
-    );
+    malformed("0104 2263 1603 0000 0102 0304 0506 0708", MessageError::NothingAsked);
 }
 
 #[test]
@@ -149,19 +134,10 @@ fn tlvs_that_a_converter_does_not_take_are_unsupported() {
     unsupported("0102 2263 0000 0000", MessageError::ReservedTlv);
     unsupported("0103 2263 0101 0000 00ff 0000", MessageError::ReservedTlv);
     unsupported("0102 2263 c801 0000", MessageError::UnsupportedTlv(200));
-    unsupported(
-        "0103 2263 0101 0000 0201 0000",
-        MessageError::UnsupportedTlv(2),
-    );
+    unsupported("0103 2263 0101 0000 0201 0000", MessageError::UnsupportedTlv(2));
     unsupported("0102 2263 1401 0000", MessageError::UnsupportedTlv(20));
-    unsupported(
-        "0103 2263 1502 0000 1e00 0000",
-        MessageError::UnsupportedTlv(21),
-    );
-    unsupported(
-        "0103 2263 0101 0000 1e01 0100",
-        MessageError::UnsupportedTlv(30),
-    );
+    unsupported("0103 2263 1502 0000 1e00 0000", MessageError::UnsupportedTlv(21));
+    unsupported("0103 2263 0101 0000 1e01 0100", MessageError::UnsupportedTlv(30));
 }
 
 #[test]
@@ -194,15 +170,8 @@ fn peers_that_nothing_can_connect_to_are_malformed() {
     ] {
         let bytes = connect_to(address, 80);
         let refusal = parse(&bytes).expect_err(address);
-        assert!(
-            matches!(refusal.fault, MessageError::Peer(_)),
-            "{address}: {refusal:?}"
-        );
-        refuses_whole(
-            &bytes,
-            refusal.fault,
-            ErrorTlv::MalformedMessage(bytes.clone()),
-        );
+        assert!(matches!(refusal.fault, MessageError::Peer(_)), "{address}: {refusal:?}");
+        refuses_whole(&bytes, refusal.fault, ErrorTlv::MalformedMessage(bytes.clone()));
     }
 }
 
@@ -268,25 +237,16 @@ fn what_is_supported_is_the_callers_choice_but_for_tcp_ao() {
     let mptcp = connect_with("1e02 0000");
     assert!(server::parse(&mptcp, &[30]).is_ok());
     let refusal = server::parse(&mptcp, &[4, 8]).expect_err("unsupported");
-    assert_eq!(
-        refusal.error,
-        Some(ErrorTlv::UnsupportedTcpOption(vec![30]))
-    );
+    assert_eq!(refusal.error, Some(ErrorTlv::UnsupportedTcpOption(vec![30])));
     let tcp_ao = connect_with("1d02 0000");
     let refusal = server::parse(&tcp_ao, &[29]).expect_err("unsupported");
-    assert_eq!(
-        refusal.error,
-        Some(ErrorTlv::UnsupportedTcpOption(vec![29]))
-    );
+    assert_eq!(refusal.error, Some(ErrorTlv::UnsupportedTcpOption(vec![29])));
 }
 
 #[test]
 fn the_echo_is_the_message_from_its_header_on_without_data_behind_it() {
     let bytes = [hex("0102 2263 0001 0000"), b"data".to_vec()].concat();
-    let reply = parse(&bytes)
-        .expect_err("unsupported")
-        .reply()
-        .expect("an error");
+    let reply = parse(&bytes).expect_err("unsupported").reply().expect("an error");
     assert_eq!(reply, hex("0104 2263 1e03 0200 0102 2263 0001 0000"));
 }
 
@@ -294,10 +254,7 @@ fn the_echo_is_the_message_from_its_header_on_without_data_behind_it() {
 fn the_echo_of_the_longest_message_is_cut_to_1020_bytes_in_all() {
     let mut bytes = vec![1, 255, 0x22, 0x63, 200, 254];
     bytes.resize(1020, 0xee);
-    let reply = parse(&bytes)
-        .expect_err("unsupported")
-        .reply()
-        .expect("an error");
+    let reply = parse(&bytes).expect_err("unsupported").reply().expect("an error");
     assert_eq!(reply.len(), 1020);
     assert_eq!(reply[..8], hex("01ff 2263 1efe 0200"));
     assert_eq!(reply[8..], bytes[..1012]);
@@ -305,16 +262,10 @@ fn the_echo_of_the_longest_message_is_cut_to_1020_bytes_in_all() {
 
 #[test]
 fn every_refusal_is_one_error_tlv_that_a_client_can_parse() {
-    for bytes in [
-        hex("0101 2263"),
-        connect_with("1d02 0000"),
-        hex("02ff 2263"),
-    ] {
+    for bytes in [hex("0101 2263"), connect_with("1d02 0000"), hex("02ff 2263")] {
         let refusal = parse(&bytes).expect_err("a fault");
         let reply = refusal.reply().expect("an error");
-        let (tlvs, _) = tributary_proto::convert::parse(&reply)
-            .expect("valid")
-            .expect("whole");
+        let (tlvs, _) = tributary_proto::convert::parse(&reply).expect("valid").expect("whole");
         assert_eq!(tlvs, [Tlv::Error(refusal.error.expect("an error"))]);
     }
 }

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tributary_proto::convert::{
-    MAX_LENGTH, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind, server,
-};
+use tributary_proto::convert::{MAX_LENGTH, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind, server};
 
 use crate::hex::hex;
 use crate::incremental::accepts;
@@ -88,10 +86,8 @@ fn tlvs_come_in_any_order() {
 
 #[test]
 fn options_0_1_2_3_and_5_are_ignored() {
-    let bytes = hex(
-        "010d 2263  0a0c 0050 2001 0db8 0000 0000 0000 0000 0000 0001
-         0204 05b4  0303 07 01  050a 0000 0001 0000 0002  00 01  1e02  0402 0000 0000",
-    );
+    let bytes = hex("010d 2263  0a0c 0050 2001 0db8 0000 0000 0000 0000 0000 0001
+         0204 05b4  0303 07 01  050a 0000 0001 0000 0002  00 01  1e02  0402 0000 0000");
     let request = Request::connect(address("[2001:db8::1]:80")).with_options(&[30, 4]);
     accepts(parse, &bytes, &request);
 }
@@ -133,28 +129,17 @@ fn a_base_connect_gets_an_empty_message() {
 fn an_extended_connect_gets_the_options_of_the_servers_syn_ack() {
     let request = Request::connect(address("192.0.2.7:443")).with_options(&[30]);
     let reply = request.reply(&hex("0204 05b4 0402"), &[30]);
-    assert_eq!(
-        reply.encode(),
-        hex("0104 2263 1403 0000 0204 05b4 0402 0000")
-    );
-    assert_eq!(
-        request.reply(&[], &[30]).encode(),
-        hex("0102 2263 1401 0000")
-    );
+    assert_eq!(reply.encode(), hex("0104 2263 1403 0000 0204 05b4 0402 0000"));
+    assert_eq!(request.reply(&[], &[30]).encode(), hex("0102 2263 1401 0000"));
 }
 
 #[test]
 fn info_gets_the_supported_extensions() {
     let reply = Request::info().reply(&[], &SUPPORTED_TCP_EXTENSIONS);
     assert_eq!(reply.encode(), hex("0103 2263 1502 0000 0408 1e00"));
-    let both = Request::connect(address("192.0.2.7:443"))
-        .with_options(&[])
-        .with_info();
+    let both = Request::connect(address("192.0.2.7:443")).with_options(&[]).with_info();
     let reply = both.reply(&hex("0402 0101"), &[30]);
-    assert_eq!(
-        reply.encode(),
-        hex("0105 2263 1402 0000 0402 0101 1502 0000 1e00 0000")
-    );
+    assert_eq!(reply.encode(), hex("0105 2263 1402 0000 0402 0101 1502 0000 1e00 0000"));
 }
 
 #[test]

@@ -64,10 +64,7 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
             "0104 2263  1403 0000  0204 05b4 0101 0402",
             vec![Tlv::ExtendedTcpHeader(vec![2, 4, 5, 0xb4, 1, 1, 4, 2])],
         ),
-        (
-            "0102 2263  1501 0000",
-            vec![Tlv::SupportedTcpExtensions(vec![])],
-        ),
+        ("0102 2263  1501 0000", vec![Tlv::SupportedTcpExtensions(vec![])]),
         (
             "0103 2263  1502 0000  0408 1e00",
             vec![Tlv::SupportedTcpExtensions(vec![4, 8, 30])],
@@ -75,9 +72,7 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
         ("0102 2263  1601 0000", vec![Tlv::Cookie(vec![])]),
         (
             "0104 2263  1603 0000  0011 2233 4455 6677",
-            vec![Tlv::Cookie(vec![
-                0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
-            ])],
+            vec![Tlv::Cookie(vec![0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77])],
         ),
         ("0102 2263  c001 0000", vec![Tlv::PathTrace(vec![])]),
         (
@@ -115,10 +110,7 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
 /// The Error TLVs of RFC 8803 section 6.2.8, each alone in a message.
 fn errors() -> Vec<(&'static str, ErrorTlv)> {
     vec![
-        (
-            "0102 2263  1e01 0001",
-            ErrorTlv::UnsupportedVersion(vec![1]),
-        ),
+        ("0102 2263  1e01 0001", ErrorTlv::UnsupportedVersion(vec![1])),
         (
             "0103 2263  1e02 0001 0203 0000",
             ErrorTlv::UnsupportedVersion(vec![1, 2, 3]),
@@ -137,26 +129,14 @@ fn errors() -> Vec<(&'static str, ErrorTlv)> {
             ErrorTlv::MissingCookie(vec![1, 2, 3, 4, 5, 6, 7, 8]),
         ),
         ("0102 2263  1e01 2000", ErrorTlv::NotAuthorized),
-        (
-            "0102 2263  1e01 211d",
-            ErrorTlv::UnsupportedTcpOption(vec![29]),
-        ),
+        ("0102 2263  1e01 211d", ErrorTlv::UnsupportedTcpOption(vec![29])),
         (
             "0103 2263  1e02 211d 2200 0000",
             ErrorTlv::UnsupportedTcpOption(vec![29, 34]),
         ),
-        (
-            "0102 2263  1e01 4000",
-            ErrorTlv::ResourceExceeded { delay: 0 },
-        ),
-        (
-            "0102 2263  1e01 40ff",
-            ErrorTlv::ResourceExceeded { delay: 255 },
-        ),
-        (
-            "0102 2263  1e01 411e",
-            ErrorTlv::NetworkFailure { delay: 30 },
-        ),
+        ("0102 2263  1e01 4000", ErrorTlv::ResourceExceeded { delay: 0 }),
+        ("0102 2263  1e01 40ff", ErrorTlv::ResourceExceeded { delay: 255 }),
+        ("0102 2263  1e01 411e", ErrorTlv::NetworkFailure { delay: 30 }),
         ("0102 2263  1e01 6000", ErrorTlv::ConnectionReset),
         (
             "0102 2263  1e01 610d",
@@ -231,14 +211,8 @@ fn framing_faults_are_found_when_the_message_is_whole() {
             MessageError::TlvLength(10),
         ),
         ("0103 2263 0101 0000 1602 0000", MessageError::TlvLength(22)),
-        (
-            "0103 2263 0101 0000 0101 0000",
-            MessageError::DuplicateTlv(1),
-        ),
-        (
-            "0103 2263 c801 0000 c801 0001",
-            MessageError::DuplicateTlv(200),
-        ),
+        ("0103 2263 0101 0000 0101 0000", MessageError::DuplicateTlv(1)),
+        ("0103 2263 c801 0000 c801 0001", MessageError::DuplicateTlv(200)),
         ("0102 2263 0001 0000", MessageError::ReservedTlv),
         ("0103 2263 0101 0000 0000 0000", MessageError::ReservedTlv),
     ];

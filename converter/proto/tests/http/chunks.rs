@@ -57,11 +57,7 @@ fn test_content_is_found_at_any_cut_and_nothing_behind_the_body_is_taken() {
 fn test_a_relay_needs_only_the_length() {
     for (name, body, _) in BODIES {
         let mut reader = BodyReader::new(Body::Chunked);
-        assert_eq!(
-            reader.advance(&[body, BEHIND].concat()),
-            Ok(body.len()),
-            "{name}"
-        );
+        assert_eq!(reader.advance(&[body, BEHIND].concat()), Ok(body.len()), "{name}");
         assert!(reader.has_ended());
         assert_eq!(reader.advance(BEHIND), Ok(0));
     }
@@ -82,11 +78,7 @@ fn test_a_body_that_is_cut_short_has_not_ended() {
 fn test_extensions_and_trailers_are_bounded_to_the_byte() {
     let extension = |length: usize| format!("0;{}\r\n\r\n", "a".repeat(length));
     let trailers = |length: usize| format!("0\r\nA:{}\r\n\r\n", "a".repeat(length));
-    let is_read = |body: String| {
-        BodyReader::new(Body::Chunked)
-            .advance(body.as_bytes())
-            .is_ok()
-    };
+    let is_read = |body: String| BodyReader::new(Body::Chunked).advance(body.as_bytes()).is_ok();
     let longest = usize::from(LONGEST_EXTENSION) - 1; // the CR counts
     assert!(is_read(extension(longest)) && !is_read(extension(longest + 1)));
     let longest = usize::from(LONGEST_TRAILERS) - 4; // so do the name, its colon and two CRs
@@ -97,10 +89,7 @@ fn test_extensions_and_trailers_are_bounded_to_the_byte() {
 fn test_the_bound_of_extensions_is_for_each_chunk() {
     let chunk = format!("1;{}\r\nx\r\n", "a".repeat(1000));
     let body = chunk.repeat(100) + "0\r\n\r\n";
-    assert_eq!(
-        BodyReader::new(Body::Chunked).advance(body.as_bytes()),
-        Ok(body.len())
-    );
+    assert_eq!(BodyReader::new(Body::Chunked).advance(body.as_bytes()), Ok(body.len()));
 }
 
 #[test]
@@ -130,9 +119,7 @@ fn test_a_length_is_counted_down_and_nothing_behind_it_is_taken() {
 
 #[test]
 fn test_bodies_of_nothing_have_ended_and_those_until_close_never_do() {
-    assert!(
-        BodyReader::new(Body::None).has_ended() && BodyReader::new(Body::Length(0)).has_ended()
-    );
+    assert!(BodyReader::new(Body::None).has_ended() && BodyReader::new(Body::Length(0)).has_ended());
     let mut reader = BodyReader::new(Body::UntilClose);
     assert_eq!(reader.advance(b"hello"), Ok(5));
     assert!(!reader.has_ended());

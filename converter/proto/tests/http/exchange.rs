@@ -8,20 +8,18 @@ use tributary_proto::http::{HeadLimits, MalformedFields, Refused, parse_request}
 use super::{clock, limits};
 
 pub const GET: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
-pub const LAST_GET: &str =
-    "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
-pub const PUT: &str =
-    "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
-const LAST_PUT: &str = "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\nConnection: close\r\n\r\n";
+pub const LAST_GET: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+pub const PUT: &str = "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
+const LAST_PUT: &str =
+    "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\nConnection: close\r\n\r\n";
 pub const OLD_PUT: &str = "PUT http://a.example/ HTTP/1.0\r\nContent-Length: 10\r\n\r\n";
-pub const POST: &str =
-    "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+pub const POST: &str = "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
 pub const HEAD: &str = "HEAD http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
-pub const UPGRADE: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+pub const UPGRADE: &str =
+    "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 const DELETE: &str = "DELETE http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
-const EMPTY_POST: &str =
-    "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+const EMPTY_POST: &str = "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
 const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
@@ -29,8 +27,7 @@ const TO_THE_END: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 const TOO_LARGE: &[u8] = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-pub const SWITCH: &[u8] =
-    b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+pub const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 pub const CLIENT_END: Event<'_> = Event::Client(Input::End);
 pub const CLIENT_RESET: Event<'_> = Event::Client(Input::Reset);
@@ -53,10 +50,7 @@ fn all(bytes: &[u8]) -> Action {
 }
 
 fn pass(used: usize) -> Action {
-    Action::Pass {
-        used,
-        data: 0..used,
-    }
+    Action::Pass { used, data: 0..used }
 }
 
 fn head(bytes: &[u8]) -> Action {
@@ -64,11 +58,7 @@ fn head(bytes: &[u8]) -> Action {
 }
 
 fn completed(status: u16, client: ClientAfter, server: ServerAfter) -> Action {
-    Action::End(ExchangeResult::Completed(Completed {
-        status,
-        client,
-        server,
-    }))
+    Action::End(ExchangeResult::Completed(Completed { status, client, server }))
 }
 
 fn kept(status: u16) -> Action {
@@ -118,10 +108,7 @@ fn play_slowly(request: &str, is_kept: bool, script: &[(Event<'_>, Action)]) -> 
     let mut out = Vec::new();
     for (number, (event, action)) in script.iter().enumerate() {
         let done = exchange.handle(*event, &mut out);
-        assert_eq!(
-            done, *action,
-            "step {number} of {script:?}\nafter {request}"
-        );
+        assert_eq!(done, *action, "step {number} of {script:?}\nafter {request}");
         exchange.commit();
     }
     String::from_utf8(out).expect("heads are text")
@@ -139,10 +126,7 @@ fn whole_exchanges() {
                 (Event::ResponseFlushed, kept(200)),
             ],
         ),
-        (
-            HEAD,
-            vec![(server(OK), head(OK)), (Event::ResponseFlushed, kept(200))],
-        ),
+        (HEAD, vec![(server(OK), head(OK)), (Event::ResponseFlushed, kept(200))]),
         (
             GET,
             vec![
@@ -212,11 +196,7 @@ fn whole_exchanges() {
 #[test]
 fn a_client_may_end_its_direction_behind_its_request() {
     for request in [GET, LAST_GET] {
-        play(
-            request,
-            false,
-            &[(CLIENT_END, Action::Wait), (server(OK), head(OK))],
-        );
+        play(request, false, &[(CLIENT_END, Action::Wait), (server(OK), head(OK))]);
     }
     play(
         PUT,
@@ -238,11 +218,7 @@ fn a_request_leaves_a_connection_by_which_nothing_will_come() {
         (GET, true, vec![(Event::ServerUnavailable, leaves)]),
         (GET, false, vec![stays.clone()]),
         (PUT, true, vec![stays.clone()]),
-        (
-            GET,
-            true,
-            vec![(server(b"HTTP/1.1 2"), Action::Wait), stays.clone()],
-        ),
+        (GET, true, vec![(server(b"HTTP/1.1 2"), Action::Wait), stays.clone()]),
         (GET, true, vec![(server(CONTINUE), head(CONTINUE)), stays]),
     ] {
         play(request, is_kept, &script);
@@ -255,32 +231,14 @@ fn a_client_that_breaks_off_ends_the_exchange_at_once() {
     let reset = |status| broken(status, Fault::ClientReset);
     for (request, script) in [
         (GET, vec![(CLIENT_RESET, reset(0))]),
-        (
-            GET,
-            vec![(CLIENT_END, Action::Wait), (CLIENT_RESET, reset(0))],
-        ),
+        (GET, vec![(CLIENT_END, Action::Wait), (CLIENT_RESET, reset(0))]),
         (PUT, vec![(CLIENT_RESET, reset(0))]),
         (PUT, vec![(CLIENT_END, reset(0))]),
-        (
-            PUT,
-            vec![(client(b"01234"), pass(5)), (CLIENT_END, reset(0))],
-        ),
-        (
-            PUT,
-            vec![(client(b"0123456789"), pass(10)), (CLIENT_RESET, reset(0))],
-        ),
-        (
-            POST,
-            vec![(client(b"0\r\n\r\n"), pass(5)), (CLIENT_RESET, reset(0))],
-        ),
-        (
-            GET,
-            vec![(server(CONTINUE), head(CONTINUE)), (CLIENT_RESET, reset(0))],
-        ),
-        (
-            GET,
-            vec![(server(OK), head(OK)), (CLIENT_RESET, reset(200))],
-        ),
+        (PUT, vec![(client(b"01234"), pass(5)), (CLIENT_END, reset(0))]),
+        (PUT, vec![(client(b"0123456789"), pass(10)), (CLIENT_RESET, reset(0))]),
+        (POST, vec![(client(b"0\r\n\r\n"), pass(5)), (CLIENT_RESET, reset(0))]),
+        (GET, vec![(server(CONTINUE), head(CONTINUE)), (CLIENT_RESET, reset(0))]),
+        (GET, vec![(server(OK), head(OK)), (CLIENT_RESET, reset(200))]),
         (
             GET,
             vec![
@@ -441,10 +399,7 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
         (client(b"56789GET"), pass(5)),
     ];
     let with = |last: &[(Event<'static>, Action)]| [&early[..], &rest[..], last].concat();
-    let done = [
-        flushed.clone(),
-        (Event::ResponseFlushed, kept_for_client(204)),
-    ];
+    let done = [flushed.clone(), (Event::ResponseFlushed, kept_for_client(204))];
     let sent = play_slowly(PUT, false, &with(&done));
     assert!(!sent.contains("Connection: close"), "{sent}");
     for last in [SERVER_RESET, Event::UpstreamWriteFailed] {
@@ -453,40 +408,26 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
         play_slowly(PUT, false, &with(&cut));
     }
     // It ends its own direction, and may go on reading.
-    play_slowly(
-        PUT,
-        false,
-        &with(&[&[(SERVER_END, Action::Wait)], &done[..]].concat()),
-    );
+    play_slowly(PUT, false, &with(&[&[(SERVER_END, Action::Wait)], &done[..]].concat()));
     for (last, fault) in [
         (CLIENT_END, Fault::ClientReset),
         (CLIENT_RESET, Fault::ClientReset),
         (SILENCE, Fault::IdleTimeout),
     ] {
-        play_slowly(
-            PUT,
-            false,
-            &[&early[..], &[(last, broken(204, fault))]].concat(),
-        );
+        play_slowly(PUT, false, &[&early[..], &[(last, broken(204, fault))]].concat());
     }
     let refused = refused(502, "the server did not take the whole request");
     play_slowly(
         PUT,
         false,
-        &[
-            (Event::UpstreamWriteFailed, Action::Wait),
-            (server(EMPTY), refused),
-        ],
+        &[(Event::UpstreamWriteFailed, Action::Wait), (server(EMPTY), refused)],
     );
 }
 
 /// What is left of the request is the server's to read before anything of the other protocol (RFC 9110 section 7.8).
 #[test]
 fn a_protocol_changes_when_the_server_has_the_whole_request() {
-    let waits = [
-        (server(SWITCH), head(SWITCH)),
-        (Event::ResponseFlushed, Action::Wait),
-    ];
+    let waits = [(server(SWITCH), head(SWITCH)), (Event::ResponseFlushed, Action::Wait)];
     let flushed = (Event::RequestFlushed, Action::Wait);
     let flushed_in_part = flushed.clone();
     let switched = (
@@ -525,11 +466,7 @@ fn what_is_cut_short_never_looks_whole() {
         );
     }
     let within = refused(502, "the server ended within its response");
-    play(
-        GET,
-        true,
-        &[(server(&OK[..9]), Action::Wait), (SERVER_END, within)],
-    );
+    play(GET, true, &[(server(&OK[..9]), Action::Wait), (SERVER_END, within)]);
 }
 
 const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";
@@ -542,10 +479,7 @@ fn a_server_that_has_waited_too_long_for_a_request_on_a_kept_connection() {
     play(
         GET,
         true,
-        &[
-            (server(&TIMED_OUT[..9]), Action::Wait),
-            (server(TIMED_OUT), retry),
-        ],
+        &[(server(&TIMED_OUT[..9]), Action::Wait), (server(TIMED_OUT), retry)],
     );
     for (request, is_kept) in [(GET, false), (EMPTY_POST, true)] {
         play(request, is_kept, &[(server(TIMED_OUT), head(TIMED_OUT))]);
@@ -563,17 +497,9 @@ fn a_connection_that_a_user_logs_in_to() {
         ("Authorization: NTLM\tTlRM", "", theirs),
         ("Authorization:\tKerberos YII=", "", theirs),
         ("Authorization: Bearer a.b=", "", anybodys),
-        (
-            "Authorization: Digest username=\"a\", nc = 1,qop=auth",
-            "",
-            anybodys,
-        ),
+        ("Authorization: Digest username=\"a\", nc = 1,qop=auth", "", anybodys),
         ("", "WWW-Authenticate: Negotiate\r\n", theirs),
-        (
-            "",
-            "WWW-Authenticate: Basic realm=\"a\", NTLM TlRM\r\n",
-            theirs,
-        ),
+        ("", "WWW-Authenticate: Basic realm=\"a\", NTLM TlRM\r\n", theirs),
         (
             "Authorization: Basic YTpi",
             "WWW-Authenticate: Digest realm=a\r\n",
@@ -581,11 +507,7 @@ fn a_connection_that_a_user_logs_in_to() {
         ),
         ("Negotiate: NTLM", "Vary: negotiate\r\n", anybodys),
     ] {
-        let field = if to_server.is_empty() {
-            "A: b"
-        } else {
-            to_server
-        };
+        let field = if to_server.is_empty() { "A: b" } else { to_server };
         let request = format!("GET http://a.example/ HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
         let response = format!("HTTP/1.1 401 No\r\nContent-Length: 0\r\n{to_client}\r\n");
         let response = response.as_bytes();
@@ -594,10 +516,7 @@ fn a_connection_that_a_user_logs_in_to() {
             false,
             &[
                 (server(response), head(response)),
-                (
-                    Event::ResponseFlushed,
-                    completed(401, ClientAfter::Keep, after),
-                ),
+                (Event::ResponseFlushed, completed(401, ClientAfter::Keep, after)),
             ],
         );
     }
@@ -615,24 +534,12 @@ fn a_server_that_does_not_answer() {
         (EMPTY_POST, true, SERVER_END, unanswered.clone()),
         (PUT, true, SERVER_END, unanswered.clone()),
         (POST, true, SERVER_RESET, unanswered),
-        (
-            GET,
-            true,
-            SILENCE,
-            refused(504, "the server did not respond in time"),
-        ),
+        (GET, true, SILENCE, refused(504, "the server did not respond in time")),
+        (PUT, true, SILENCE, refused(408, "the content took too long")),
         (
             PUT,
             true,
-            SILENCE,
-            refused(408, "the content took too long"),
-        ),
-        (
-            PUT,
-            true,
-            Event::IdleTimeout {
-                upstream_blocked: true,
-            },
+            Event::IdleTimeout { upstream_blocked: true },
             refused(504, "the server did not respond in time"),
         ),
     ] {
@@ -645,10 +552,7 @@ fn a_server_that_does_not_answer() {
         &[
             (server(CONTINUE), head(CONTINUE)),
             (Event::ResponseFlushed, Action::Wait),
-            (
-                SERVER_END,
-                refused(502, "the server ended within its response"),
-            ),
+            (SERVER_END, refused(502, "the server ended within its response")),
         ],
     );
     // Where the client may have a part of it only, a refusal would stand in its midst.
@@ -667,28 +571,18 @@ fn silence_within_a_response_breaks_it() {
     play(
         GET,
         false,
-        &[
-            (server(OK), head(OK)),
-            (SILENCE, broken(200, Fault::IdleTimeout)),
-        ],
+        &[(server(OK), head(OK)), (SILENCE, broken(200, Fault::IdleTimeout))],
     );
 }
 
 #[test]
 fn malformed_content_is_refused_until_the_response_has_begun() {
     let bad = b"xyz\r\n";
+    play(POST, false, &[(client(bad), refused(400, "malformed chunk size"))]);
     play(
         POST,
         false,
-        &[(client(bad), refused(400, "malformed chunk size"))],
-    );
-    play(
-        POST,
-        false,
-        &[
-            (server(OK), head(OK)),
-            (client(bad), broken(200, Fault::BadRequest)),
-        ],
+        &[(server(OK), head(OK)), (client(bad), broken(200, Fault::BadRequest))],
     );
     play(
         GET,
@@ -726,10 +620,7 @@ fn malformed_fields_are_counted_and_only_the_beginning_of_the_first_is_kept() {
 /// The server's connection is not used again: what comes there next might be taken for another answer.
 #[test]
 fn bytes_behind_a_response_are_dropped() {
-    let ignored = Action::Pass {
-        used: 5,
-        data: 0..0,
-    };
+    let ignored = Action::Pass { used: 5, data: 0..0 };
     play(
         GET,
         false,

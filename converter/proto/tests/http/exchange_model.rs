@@ -1,13 +1,11 @@
 //! Exchanges whose events come in any order, beside a server that takes its request as slowly as it likes.
 
 use proptest::prelude::*;
-use tributary_proto::http::exchange::{
-    Action, ClientAfter, Event, Exchange, ExchangeResult, ServerAfter,
-};
+use tributary_proto::http::exchange::{Action, ClientAfter, Event, Exchange, ExchangeResult, ServerAfter};
 
 use super::exchange::{
-    CLIENT_END, CLIENT_RESET, GET, HEAD, LAST_GET, OLD_PUT, POST, PUT, SERVER_END, SERVER_RESET,
-    SILENCE, SWITCH, UPGRADE, begin, client, server,
+    CLIENT_END, CLIENT_RESET, GET, HEAD, LAST_GET, OLD_PUT, POST, PUT, SERVER_END, SERVER_RESET, SILENCE, SWITCH,
+    UPGRADE, begin, client, server,
 };
 use super::limits;
 
@@ -98,10 +96,7 @@ impl Played<'_> {
         if self.client_inbox.is_empty() {
             return None;
         }
-        match self
-            .exchange
-            .handle(client(&self.client_inbox), &mut self.passed)
-        {
+        match self.exchange.handle(client(&self.client_inbox), &mut self.passed) {
             Action::End(ending) => return Some(ending),
             Action::Pass { used, .. } => self.unsent.extend(self.client_inbox.drain(..used)),
             Action::Wait | Action::Head(_) => {}
@@ -128,10 +123,7 @@ impl Played<'_> {
         self.from_server = later;
         self.server_inbox.extend_from_slice(now);
         while !self.server_inbox.is_empty() {
-            match self
-                .exchange
-                .handle(server(&self.server_inbox), &mut self.passed)
-            {
+            match self.exchange.handle(server(&self.server_inbox), &mut self.passed) {
                 Action::End(ending) => return Some(ending),
                 Action::Wait => break,
                 Action::Head(used) => drop(self.server_inbox.drain(..used)),

@@ -114,15 +114,9 @@ fn a_server_is_told_of_a_clients_last_request_if_nobody_comes_after_it() {
         ..limits()
     };
     for (last, is_told) in [
-        (
-            "GET http://a.example/ HTTP/1.1\r\nConnection: close\r\n",
-            false,
-        ),
+        ("GET http://a.example/ HTTP/1.1\r\nConnection: close\r\n", false),
         ("GET http://a.example/ HTTP/1.0\r\n", false),
-        (
-            "POST http://a.example/ HTTP/1.1\r\nConnection: close\r\n",
-            true,
-        ),
+        ("POST http://a.example/ HTTP/1.1\r\nConnection: close\r\n", true),
         (
             "PUT http://a.example/ HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n",
             true,
@@ -140,24 +134,14 @@ fn a_server_is_told_of_a_clients_last_request_if_nobody_comes_after_it() {
 
 #[test]
 fn test_requests_are_forwarded_as_the_table_says() {
-    for Case {
-        fact,
-        received,
-        sent,
-    } in CASES
-    {
-        assert_eq!(
-            forwarded(&accepted(wire(received).as_bytes())),
-            wire(sent),
-            "{fact}"
-        );
+    for Case { fact, received, sent } in CASES {
+        assert_eq!(forwarded(&accepted(wire(received).as_bytes())), wire(sent), "{fact}");
     }
 }
 
 #[test]
 fn test_bytes_beyond_ascii_pass_unchanged_in_values() {
-    let request =
-        accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nA: \xff\x80\r\n\r\n");
+    let request = accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nA: \xff\x80\r\n\r\n");
     let (_, out) = request.forwarded().unwrap();
     assert!(out.windows(7).any(|part| part == b"A: \xff\x80\r\n"));
 }
@@ -212,10 +196,7 @@ fn test_a_refusal_of_a_head_has_no_content() {
         };
         let mut out = Vec::new();
         refused.write(&mut out);
-        assert!(
-            String::from_utf8(out).unwrap().ends_with("\r\n\r\n"),
-            "{head}"
-        );
+        assert!(String::from_utf8(out).unwrap().ends_with("\r\n\r\n"), "{head}");
     }
 }
 
@@ -225,9 +206,7 @@ fn test_the_answer_to_options_has_no_content() {
     refused::write_options(false, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert!(
-        text.starts_with("HTTP/1.1 204 ")
-            && text.contains("\r\nAllow: ")
-            && text.contains("\r\nConnection: close\r\n")
+        text.starts_with("HTTP/1.1 204 ") && text.contains("\r\nAllow: ") && text.contains("\r\nConnection: close\r\n")
     );
     assert!(text.ends_with("\r\n\r\n"));
 }

@@ -12,8 +12,7 @@ mod smuggling;
 use std::time::{Duration, SystemTime};
 
 use tributary_proto::http::{
-    BadResponse, HeadLimits, HeadReader, Pseudonym, Refused, Request, RequestContext, Response,
-    parse_request,
+    BadResponse, HeadLimits, HeadReader, Pseudonym, Refused, Request, RequestContext, Response, parse_request,
 };
 
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
@@ -34,10 +33,7 @@ fn clock() -> SystemTime {
 }
 
 /// Shows a reader the bytes one by one, then asks once more for all that is left.
-fn drip<T, E>(
-    bytes: &[u8],
-    mut read: impl FnMut(&[u8]) -> Result<Option<T>, E>,
-) -> Result<Option<T>, E> {
+fn drip<T, E>(bytes: &[u8], mut read: impl FnMut(&[u8]) -> Result<Option<T>, E>) -> Result<Option<T>, E> {
     for end in 0..bytes.len() {
         match read(&bytes[..end]) {
             Ok(None) => {}
@@ -107,9 +103,7 @@ fn read_response(bytes: &[u8], awaited: RequestContext) -> ReadResponse {
 }
 
 fn accepted(bytes: &[u8]) -> Request {
-    let (request, used) = read_request(bytes, &limits())
-        .expect("accepted")
-        .expect("complete");
+    let (request, used) = read_request(bytes, &limits()).expect("accepted").expect("complete");
     assert_eq!(used, bytes.len());
     request
 }

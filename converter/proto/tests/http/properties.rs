@@ -8,9 +8,7 @@ use super::limits;
 
 /// A head built from parts that are good, nearly good and hostile.
 fn head() -> impl Strategy<Value = Vec<u8>> {
-    let method = prop::sample::select(vec![
-        "GET", "POST", "HEAD", "OPTIONS", "PURGE", "CONNECT", "G@T",
-    ]);
+    let method = prop::sample::select(vec!["GET", "POST", "HEAD", "OPTIONS", "PURGE", "CONNECT", "G@T"]);
     let target = prop_oneof![
         "http://[a-z]{1,8}(\\.[a-z0-9]{1,4}){0,3}(:[0-9]{0,5})?(/[!-~]{0,12})?(\\?[!-~]{0,8})?",
         "http://[ -~]{0,20}",
@@ -18,9 +16,7 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
         "http://\\[[0-9a-f:.]{0,20}\\](:[0-9]{1,5})?/",
         Just("*".to_owned()),
     ];
-    let version = prop::sample::select(vec![
-        "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/1.2",
-    ]);
+    let version = prop::sample::select(vec!["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/1.2"]);
     let line_end = prop::sample::select(
         vec!["\r\n"; 40]
             .into_iter()
@@ -28,20 +24,18 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
             .collect::<Vec<_>>(),
     );
     let fields = vec((field(), line_end), 0..8);
-    (method, target, version, any::<bool>(), fields).prop_map(
-        |(method, target, version, has_host, fields)| {
-            let mut head = format!("{method} {target} {version}\r\n").into_bytes();
-            if has_host {
-                head.extend_from_slice(b"Host: x.example\r\n");
-            }
-            for (field, line_end) in fields {
-                head.extend_from_slice(&field);
-                head.extend_from_slice(line_end.as_bytes());
-            }
-            head.extend_from_slice(b"\r\n");
-            head
-        },
-    )
+    (method, target, version, any::<bool>(), fields).prop_map(|(method, target, version, has_host, fields)| {
+        let mut head = format!("{method} {target} {version}\r\n").into_bytes();
+        if has_host {
+            head.extend_from_slice(b"Host: x.example\r\n");
+        }
+        for (field, line_end) in fields {
+            head.extend_from_slice(&field);
+            head.extend_from_slice(line_end.as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    })
 }
 
 fn field() -> impl Strategy<Value = Vec<u8>> {
@@ -104,29 +98,30 @@ fn good_head() -> impl Strategy<Value = Vec<u8>> {
     let method = prop::sample::select(vec!["GET", "POST", "HEAD", "OPTIONS", "PURGE"]);
     let target = "http://[a-z]{1,8}(\\.[a-z]{1,4}){0,3}(:[1-9][0-9]{0,3})?(/[a-z0-9%&;=]{0,12})?(\\?[a-z/?]{0,8})?";
     let others = vec("X-[A-C]: ?[!-~]{0,5}[ -~\t\u{80}-\u{ff}]{0,20}\r\n", 0..4);
-    (method, target, framing, connection, others, 0..2).prop_map(|(method, target, framing, connection, others, minor)| {
-        let framing = if minor == 0 && framing.starts_with('T') { "" } else { &framing };
-        format!("{method} {target} HTTP/1.{minor}\r\nHost: y.example\r\n{framing}{connection}{}\r\n", others.concat()).into_bytes()
-    })
+    (method, target, framing, connection, others, 0..2).prop_map(
+        |(method, target, framing, connection, others, minor)| {
+            let framing = if minor == 0 && framing.starts_with('T') {
+                ""
+            } else {
+                &framing
+            };
+            format!(
+                "{method} {target} HTTP/1.{minor}\r\nHost: y.example\r\n{framing}{connection}{}\r\n",
+                others.concat()
+            )
+            .into_bytes()
+        },
+    )
 }
 
 /// The forwarded head, turned back into what a next proxy would get: absolute-form, and without our own Via.
 fn to_absolute(request: &Request) -> Vec<u8> {
     let (authority, forwarded) = request.forwarded().unwrap();
     let path = request.path().trim_start_matches('*');
-    let text = [
-        request.method.as_str(),
-        " http://",
-        &authority.to_string(),
-        path,
-    ]
-    .concat();
+    let text = [request.method.as_str(), " http://", &authority.to_string(), path].concat();
     let origin_form = [request.method.as_str(), " ", request.path()].concat();
     let rest = forwarded.strip_prefix(origin_form.as_bytes()).unwrap();
-    let via = rest
-        .windows(14)
-        .rposition(|part| part == b"tributary-7f3a")
-        .unwrap();
+    let via = rest.windows(14).rposition(|part| part == b"tributary-7f3a").unwrap();
     [text.as_bytes(), &rest[..via], b"another", &rest[via + 14..]].concat()
 }
 
@@ -178,12 +173,7 @@ fn holds_for(head: &[u8]) -> bool {
             usize::from(request.body == Body::Chunked)
         ]
     );
-    for hop_by_hop in [
-        &b"te"[..],
-        b"keep-alive",
-        b"proxy-authorization",
-        b"proxy-connection",
-    ] {
+    for hop_by_hop in [&b"te"[..], b"keep-alive", b"proxy-authorization", b"proxy-connection"] {
         assert_eq!(field_count(&lines, hop_by_hop), 0);
     }
     let again = to_absolute(&request);
@@ -205,10 +195,7 @@ fn holds_for(head: &[u8]) -> bool {
             request.upgrade
         )
     );
-    assert_eq!(
-        second.max_forwards,
-        request.max_forwards.map(|left| left - 1)
-    );
+    assert_eq!(second.max_forwards, request.max_forwards.map(|left| left - 1));
     true
 }
 

@@ -1,9 +1,7 @@
 //! What a request means, and which ones are refused with which status.
 
 use tributary_proto::host::Host;
-use tributary_proto::http::{
-    Authority, Body, HeadLimits, HeadReader, Method, RequestTarget, Version, parse_request,
-};
+use tributary_proto::http::{Authority, Body, HeadLimits, HeadReader, Method, RequestTarget, Version, parse_request};
 
 use super::{BEHIND, accepted, limits, read_request};
 
@@ -70,8 +68,7 @@ fn test_connect_names_an_authority_with_a_port() {
         ("[::1]:22", Authority { host: Host::V6(std::net::Ipv6Addr::LOCALHOST), port: 22, }),
     ];
     for (text, expected) in cases {
-        let request =
-            accepted(format!("CONNECT {text} HTTP/1.1\r\nHost: {text}\r\n\r\n").as_bytes());
+        let request = accepted(format!("CONNECT {text} HTTP/1.1\r\nHost: {text}\r\n\r\n").as_bytes());
         assert_eq!(request.method, Method::Connect, "{text}");
         assert_eq!(request.target, RequestTarget::Connect(expected), "{text}");
     }
@@ -202,18 +199,10 @@ fn test_framing_persistence_and_expectations_are_read() {
         let (line, fields) = short.split_once('|').unwrap();
         let (method, version) = line.split_once(" / ").unwrap();
         let fields = fields.replace('|', "\r\n");
-        let head = format!(
-            "{method} http://example.com/ HTTP/{version}\r\nHost: example.com\r\n{fields}\r\n\r\n"
-        );
+        let head = format!("{method} http://example.com/ HTTP/{version}\r\nHost: example.com\r\n{fields}\r\n\r\n");
         let it = accepted(head.as_bytes());
         assert_eq!(
-            (
-                it.version,
-                it.body,
-                it.keep_alive,
-                it.expect_continue,
-                it.upgrade
-            ),
+            (it.version, it.body, it.keep_alive, it.expect_continue, it.upgrade),
             expected,
             "{short}"
         );
@@ -233,14 +222,8 @@ fn test_http_1_0_may_do_without_host() {
 fn test_connection_options_are_bounded() {
     for (count, is_accepted) in [(32, true), (33, false)] {
         let options = vec!["x"; count].join(",");
-        let head = format!(
-            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: {options}\r\n\r\n"
-        );
-        assert_eq!(
-            read_request(head.as_bytes(), &limits()).is_ok(),
-            is_accepted,
-            "{count}"
-        );
+        let head = format!("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: {options}\r\n\r\n");
+        assert_eq!(read_request(head.as_bytes(), &limits()).is_ok(), is_accepted, "{count}");
     }
 }
 
@@ -274,26 +257,14 @@ fn test_one_reader_reads_pipelined_requests_one_after_the_other() {
         seen.push(request.target.authority().unwrap().to_string());
         rest = &rest[used..];
     }
-    assert_eq!(
-        seen,
-        [
-            "behind.example:80",
-            "second.example:80",
-            "behind.example:80"
-        ]
-    );
+    assert_eq!(seen, ["behind.example:80", "second.example:80", "behind.example:80"]);
     assert!(rest.is_empty() && !reader.has_begun());
 }
 
 #[test]
 fn test_a_reader_tells_whether_a_request_has_begun() {
     let mut reader = HeadReader::new();
-    for (bytes, has_begun) in [
-        (&b""[..], false),
-        (b"\r\n", false),
-        (b"\r\nG", true),
-        (b"\r\nGE", true),
-    ] {
+    for (bytes, has_begun) in [(&b""[..], false), (b"\r\n", false), (b"\r\nG", true), (b"\r\nGE", true)] {
         assert!(reader.request(bytes, &limits()).unwrap().is_none());
         assert_eq!(reader.has_begun(), has_begun, "{bytes:?}");
     }
@@ -304,9 +275,7 @@ fn test_a_reader_repeats_its_error() {
     let mut reader = HeadReader::new();
     let refused = reader.request(b"GET /\n", &limits()).unwrap_err();
     assert_eq!(
-        reader
-            .request(b"GET /\nHost: a\r\n\r\n", &limits())
-            .unwrap_err(),
+        reader.request(b"GET /\nHost: a\r\n\r\n", &limits()).unwrap_err(),
         refused
     );
 }
@@ -317,11 +286,7 @@ fn test_the_limit_holds_to_the_byte() {
     let line = head.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let of = |head| HeadLimits { head, ..limits() };
     assert!(read_request(&head, &of(head.len())).unwrap().is_some());
-    for (status, limits) in [
-        (431, of(head.len() - 1)),
-        (431, of(line)),
-        (414, of(line - 1)),
-    ] {
+    for (status, limits) in [(431, of(head.len() - 1)), (431, of(line)), (414, of(line - 1))] {
         let refused = read_request(&head, &limits).unwrap_err();
         assert_eq!(refused.status, status, "{limits:?}");
         assert!(refused.reason.contains("limits.head"), "{refused:?}");
@@ -345,10 +310,7 @@ fn test_long_lines_and_many_fields_are_read_up_to_the_limit() {
         let lines = super::forwarded(&request).lines().count();
         assert_eq!(lines, count + 4, "request line, Host, Via, empty line");
         let last = format!("A{}", count - 1);
-        assert_eq!(
-            request.field(&last),
-            Some((count - 1).to_string().as_bytes())
-        );
+        assert_eq!(request.field(&last), Some((count - 1).to_string().as_bytes()));
         assert!(request.memory() >= super::forwarded(&request).len());
     }
 }
@@ -371,10 +333,7 @@ fn test_the_host_of_a_connect_may_say_anything() {
 /// As Docker's client sends `exec`: an upgrade with content of known length goes on, in chunks it does not.
 #[test]
 fn test_an_upgrade_may_carry_content_of_known_length() {
-    for (framing, is_passed_on) in [
-        ("Content-Length: 2", true),
-        ("Transfer-Encoding: chunked", false),
-    ] {
+    for (framing, is_passed_on) in [("Content-Length: 2", true), ("Transfer-Encoding: chunked", false)] {
         let head = format!(
             "POST http://a.example/exec HTTP/1.1\r\nHost: a.example\r\nUpgrade: tcp\r\nConnection: upgrade\r\n{framing}\r\n\r\n"
         );
@@ -408,10 +367,7 @@ fn test_an_oversized_head_is_refused_before_it_ends() {
         }
         assert_eq!(refused.unwrap().status, status);
         assert!(end <= limits().head + 1000);
-        assert_eq!(
-            parse_request(&bytes, &limits()).unwrap_err(),
-            refused.unwrap()
-        );
+        assert_eq!(parse_request(&bytes, &limits()).unwrap_err(), refused.unwrap());
     }
 }
 
@@ -435,14 +391,9 @@ fn test_a_head_at_one_byte_at_a_time_is_looked_at_once() {
 #[test]
 fn test_max_forwards_counts_in_options_only() {
     let head = |method: &str, value: &str| {
-        format!(
-            "{method} http://a.example/ HTTP/1.1\r\nHost: a.example\r\nMax-Forwards: {value}\r\n\r\n"
-        )
+        format!("{method} http://a.example/ HTTP/1.1\r\nHost: a.example\r\nMax-Forwards: {value}\r\n\r\n")
     };
-    assert_eq!(
-        accepted(head("OPTIONS", "7").as_bytes()).max_forwards,
-        Some(7)
-    );
+    assert_eq!(accepted(head("OPTIONS", "7").as_bytes()).max_forwards, Some(7));
     assert_eq!(
         accepted(head("OPTIONS", "99999999999").as_bytes()).max_forwards,
         Some(u32::MAX)
@@ -473,8 +424,7 @@ fn test_a_request_that_was_here_before_is_a_loop() {
         (false, "tributary-7f3a"),
     ];
     for (is_loop, via) in cases {
-        let head =
-            format!("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nVia: {via}\r\n\r\n");
+        let head = format!("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nVia: {via}\r\n\r\n");
         let read = read_request(head.as_bytes(), &limits());
         assert_eq!(
             read.map_err(|refused| refused.status).err(),
@@ -496,7 +446,8 @@ fn test_without_a_name_via_is_neither_added_nor_looked_at() {
 
 #[test]
 fn test_fields_are_found_by_name_without_case() {
-    let request = accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nUser-Agent:  x y\t\r\nEmpty:\r\n\r\n");
+    let request =
+        accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nUser-Agent:  x y\t\r\nEmpty:\r\n\r\n");
     assert_eq!(request.field("user-agent"), Some(&b"x y"[..]));
     assert_eq!(request.field("EMPTY"), Some(&b""[..]));
     assert_eq!(request.field("user"), None);

@@ -1,8 +1,7 @@
 //! What a response means, which ones are bad, and what the client gets.
 
 use tributary_proto::http::{
-    Body, Delivery, HeadReader, MalformedFields, Refused, RequestContext, Response,
-    ResponseBodyRule, Version,
+    Body, Delivery, HeadReader, MalformedFields, Refused, RequestContext, Response, ResponseBodyRule, Version,
 };
 
 use super::{clock, limits, read_response};
@@ -22,10 +21,7 @@ const CONNECT: RequestContext = RequestContext {
     content: ResponseBodyRule::Tunnel,
     ..GET
 };
-const UPGRADE: RequestContext = RequestContext {
-    upgrade: true,
-    ..GET
-};
+const UPGRADE: RequestContext = RequestContext { upgrade: true, ..GET };
 const OLD: RequestContext = RequestContext {
     version: Version::Http10,
     keep_alive: false,
@@ -89,11 +85,7 @@ fn test_the_body_follows_from_method_status_and_fields() {
     ];
     for (awaited, short, body, keep_alive) in cases {
         let response = read(short, awaited);
-        assert_eq!(
-            (response.body, response.keep_alive),
-            (body, keep_alive),
-            "{short}"
-        );
+        assert_eq!((response.body, response.keep_alive), (body, keep_alive), "{short}");
     }
 }
 
@@ -176,10 +168,7 @@ fn test_a_101_must_say_what_it_switches_to() {
         "HTTP/1.1 101 Yes|Upgrade: x",
         "HTTP/1.1 101 Yes|Connection: upgrade",
     ] {
-        assert!(
-            read_response(wire(short).as_bytes(), UPGRADE).is_err(),
-            "{short}"
-        );
+        assert!(read_response(wire(short).as_bytes(), UPGRADE).is_err(), "{short}");
     }
 }
 
@@ -195,16 +184,9 @@ fn test_where_no_body_can_be_no_framing_is_bad() {
         for (awaited, status) in [(HEAD, 200), (GET, 304)] {
             let head = format!("HTTP/1.1 {status} OK|Date: x|{fields}");
             let (response, sent) = delivered(&head, awaited);
-            assert_eq!(
-                (response.body, response.keep_alive),
-                (Body::None, false),
-                "{head}"
-            );
+            assert_eq!((response.body, response.keep_alive), (Body::None, false), "{head}");
             assert!(response.delivery.keep_alive, "{head}");
-            assert_eq!(
-                sent,
-                format!("HTTP/1.1 {status} OK|Date: x|Via: 1.1 tributary-7f3a")
-            );
+            assert_eq!(sent, format!("HTTP/1.1 {status} OK|Date: x|Via: 1.1 tributary-7f3a"));
         }
     }
 }
@@ -227,11 +209,7 @@ fn test_a_malformed_field_that_does_not_frame_is_left_out() {
             first: line.as_bytes().into(),
         };
         assert_eq!(response.malformed, malformed);
-        assert_eq!(
-            (response.body, response.keep_alive),
-            (Body::Length(5), false),
-            "{line}"
-        );
+        assert_eq!((response.body, response.keep_alive), (Body::Length(5), false), "{line}");
         assert!(response.delivery.keep_alive);
         assert_eq!(
             sent,
@@ -304,10 +282,6 @@ fn test_delivery_follows_from_body_and_client() {
         (RequestContext { is_whole: false, ..GET }, "HTTP/1.1 413 No|Content-Length: 0", delivery(true, false, false)),
     ];
     for (awaited, short, expected) in cases {
-        assert_eq!(
-            read(short, awaited).delivery,
-            expected,
-            "{short}, {awaited:?}"
-        );
+        assert_eq!(read(short, awaited).delivery, expected, "{short}, {awaited:?}");
     }
 }

@@ -250,9 +250,7 @@ const CHUNKS: &[Vector] = &[
 ];
 
 fn vectors() -> impl Iterator<Item = &'static Vector> {
-    [LENGTHS, ENCODINGS, LINES, REQUEST_LINES, CHUNKS]
-        .into_iter()
-        .flatten()
+    [LENGTHS, ENCODINGS, LINES, REQUEST_LINES, CHUNKS].into_iter().flatten()
 }
 
 #[test]
@@ -275,10 +273,7 @@ fn test_no_smuggling_vector_is_forwarded() {
 fn test_every_body_vector_is_refused_at_the_same_byte_however_it_is_cut() {
     for Vector(name, ..) in vectors().filter(|vector| matches!(vector.1, Body)) {
         let bytes = vectors().find(|vector| vector.0 == *name).unwrap().2;
-        let (request, used) = HeadReader::new()
-            .request(bytes, &limits())
-            .unwrap()
-            .unwrap();
+        let (request, used) = HeadReader::new().request(bytes, &limits()).unwrap().unwrap();
         let refused_at = |size: usize| {
             let mut reader = BodyReader::new(request.body);
             let mut pieces = bytes[used..].chunks(size);
@@ -289,10 +284,7 @@ fn test_every_body_vector_is_refused_at_the_same_byte_however_it_is_cut() {
         let at = refused_at(1).unwrap();
         for size in 2..bytes.len() - used {
             let piece = refused_at(size).unwrap();
-            assert!(
-                (piece..piece + size).contains(&at),
-                "{name}, pieces of {size}"
-            );
+            assert!((piece..piece + size).contains(&at), "{name}, pieces of {size}");
         }
     }
 }
@@ -312,11 +304,7 @@ fn test_the_reason_names_the_fault() {
     ];
     for (reason, name) in cases {
         let bytes = vectors().find(|vector| vector.0 == name).unwrap().2;
-        assert_eq!(
-            read_request(bytes, &limits()).unwrap_err().reason,
-            reason,
-            "{name}"
-        );
+        assert_eq!(read_request(bytes, &limits()).unwrap_err().reason, reason, "{name}");
     }
 }
 
@@ -332,19 +320,13 @@ fn test_the_vectors_are_many_and_each_has_its_name() {
 #[test]
 fn test_other_control_characters_are_refused_everywhere_in_a_value() {
     let controls = (0..=31).filter(|byte| *byte != b'\t').chain([127]);
-    for (control, before) in
-        controls.flat_map(|control| (0..70).map(move |before| (control, before)))
-    {
+    for (control, before) in controls.flat_map(|control| (0..70).map(move |before| (control, before))) {
         let mut head = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nA: ".to_vec();
         head.extend(std::iter::repeat_n(b'b', before));
         head.push(control);
         head.extend_from_slice(b"ccc\r\n\r\n");
         let read = HeadReader::new().request(&head, &limits());
-        assert_eq!(
-            read.unwrap_err().status,
-            400,
-            "{control:#x} behind {before}"
-        );
+        assert_eq!(read.unwrap_err().status, 400, "{control:#x} behind {before}");
     }
 }
 
@@ -357,8 +339,7 @@ fn test_names_hold_token_characters_only() {
             b"Y: z\r\n\r\n",
         ]
         .concat();
-        let is_token =
-            byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte) || byte == b':';
+        let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte) || byte == b':';
         assert_eq!(
             HeadReader::new().request(&head, &limits()).is_ok(),
             is_token,

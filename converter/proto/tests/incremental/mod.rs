@@ -4,29 +4,17 @@
 use std::fmt::Debug;
 
 /// What may follow a message; the parser must leave it alone.
-const TRAILING: [&[u8]; 4] = [
-    b"\0",
-    b"\xff\xff\xff\xff",
-    b"GET / HTTP/1.1\r\n\r\n",
-    &[1; 2000],
-];
+const TRAILING: [&[u8]; 4] = [b"\0", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", &[1; 2000]];
 
 /// Checks that `bytes` give `value` and are all consumed, that no shorter prefix gives anything,
 /// and that data behind them changes nothing.
-pub fn accepts<T, E>(
-    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-    bytes: &[u8],
-    value: &T,
-) where
+pub fn accepts<T, E>(parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>, bytes: &[u8], value: &T)
+where
     T: Debug + PartialEq,
     E: Debug + PartialEq,
 {
     for cut in 0..bytes.len() {
-        assert_eq!(
-            parse(&bytes[..cut]),
-            Ok(None),
-            "after {cut} bytes of {bytes:02x?}"
-        );
+        assert_eq!(parse(&bytes[..cut]), Ok(None), "after {cut} bytes of {bytes:02x?}");
     }
     for trailing in TRAILING.into_iter().chain([b"".as_slice()]) {
         let (parsed, consumed) = parse(&[bytes, trailing].concat())
@@ -38,21 +26,13 @@ pub fn accepts<T, E>(
 
 /// Checks that `bytes` are refused with `error` from the moment that `needed` of them are there,
 /// not before, and whatever follows.
-pub fn refuses<T, E>(
-    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-    bytes: &[u8],
-    needed: usize,
-    error: &E,
-) where
+pub fn refuses<T, E>(parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>, bytes: &[u8], needed: usize, error: &E)
+where
     T: Debug + PartialEq,
     E: Debug + PartialEq,
 {
     for cut in 0..needed {
-        assert_eq!(
-            parse(&bytes[..cut]),
-            Ok(None),
-            "after {cut} bytes of {bytes:02x?}"
-        );
+        assert_eq!(parse(&bytes[..cut]), Ok(None), "after {cut} bytes of {bytes:02x?}");
     }
     for cut in needed..=bytes.len() {
         let refused = parse(&bytes[..cut]).expect_err("a fault");

@@ -54,11 +54,7 @@ pub struct Ask {
 #[derive(Debug, clap::Args)]
 pub struct Target {
     /// The converter's control socket (control.socket in its configuration)
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/run/tributary-converter/control.sock"
-    )]
+    #[arg(long, value_name = "FILE", default_value = "/run/tributary-converter/control.sock")]
     pub socket: PathBuf,
 }
 

@@ -13,19 +13,12 @@ pub type Rates = HashMap<u64, (f64, f64)>;
 /// The rates between two statuses, `seconds` apart.
 pub fn rates(before: &Status, now: &Status) -> Rates {
     let seconds = now.uptime_seconds - before.uptime_seconds;
-    let earlier: HashMap<u64, &ConnectionStatus> = before
-        .connections
-        .iter()
-        .map(|seen| (seen.id, seen))
-        .collect();
+    let earlier: HashMap<u64, &ConnectionStatus> = before.connections.iter().map(|seen| (seen.id, seen)).collect();
     let rate = |now: u64, then: u64| bits(now.saturating_sub(then)) / seconds;
     let of = |seen: &ConnectionStatus| {
         let then = earlier.get(&seen.id);
         let (up, down) = then.map_or((0, 0), |then| (then.up_bytes, then.down_bytes));
-        (
-            seen.id,
-            (rate(seen.up_bytes, up), rate(seen.down_bytes, down)),
-        )
+        (seen.id, (rate(seen.up_bytes, up), rate(seen.down_bytes, down)))
     };
     if seconds > 0.0 {
         now.connections.iter().map(of).collect()
@@ -43,11 +36,7 @@ fn bits(bytes: u64) -> f64 {
 /// they are known.
 pub fn text(status: &Status, rates: Option<&Rates>, most: usize) -> String {
     let mut out = String::new();
-    let state = if status.draining {
-        "draining"
-    } else {
-        "serving"
-    };
+    let state = if status.draining { "draining" } else { "serving" };
     let up = duration(status.uptime_seconds);
     let buffered = size(status.buffered_bytes as u64);
     // A String takes everything.
@@ -56,20 +45,12 @@ pub fn text(status: &Status, rates: Option<&Rates>, most: usize) -> String {
         "{state}, {} of {} connections, {buffered} buffered; up {up}, pid {}, version {}\n",
         status.open_connections, status.most_connections, status.pid, status.version
     );
-    let _ = writeln!(
-        out,
-        "{:<32} {:>10} {:>10} {:>10}",
-        "LISTENER", "ACCEPTED", "UP", "DOWN"
-    );
+    let _ = writeln!(out, "{:<32} {:>10} {:>10} {:>10}", "LISTENER", "ACCEPTED", "UP", "DOWN");
     for listener in &status.listeners {
         let plain = if listener.mptcp { "" } else { " (plain TCP)" };
         let name = format!("{}{plain}", listener.name);
         let (up, down) = (size(listener.up_bytes), size(listener.down_bytes));
-        let _ = writeln!(
-            out,
-            "{name:<32} {:>10} {up:>10} {down:>10}",
-            listener.accepted
-        );
+        let _ = writeln!(out, "{name:<32} {:>10} {up:>10} {down:>10}", listener.accepted);
     }
     if !status.connections.is_empty() {
         connections(status, rates, most, &mut out);
@@ -232,9 +213,6 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_width() {
-        assert_eq!(
-            [size(999), size(1000), size(999_950)],
-            ["999.0 B", "1.0 kB", "1.0 MB"]
-        );
+        assert_eq!([size(999), size(1000), size(999_950)], ["999.0 B", "1.0 kB", "1.0 MB"]);
     }
 }

@@ -43,11 +43,7 @@ pub fn check(config: &mut Config) -> Result<(), Invalid> {
         return Err(invalid("listen", "[]", "one listener or more"));
     }
     if config.limits.buffer < 4096 || config.limits.buffer > 16 << 20 {
-        return Err(invalid(
-            "limits.buffer",
-            config.limits.buffer,
-            "4KiB to 16MiB",
-        ));
+        return Err(invalid("limits.buffer", config.limits.buffer, "4KiB to 16MiB"));
     }
     if config.limits.head < 1024 || config.limits.head > 1 << 20 {
         return Err(invalid("limits.head", config.limits.head, "1KiB to 1MiB"));
@@ -87,19 +83,13 @@ fn listeners(config: &Config) -> Result<Vec<Listen>, Invalid> {
 }
 
 /// A SYN is judged by its port alone: what begins then must be the same for all listeners that want it.
-fn check_early(
-    before: &[Listen],
-    listen: &Listen,
-    key: &dyn Fn(&str) -> String,
-) -> Result<(), Invalid> {
+fn check_early(before: &[Listen], listen: &Listen, key: &dyn Fn(&str) -> String) -> Result<(), Invalid> {
     let begins = |each: &Listen| {
         let kind = each.kind.name();
         (kind, each.via_gateway, each.keeps_client_address())
     };
     let other = before.iter().find(|each| {
-        each.early_syn()
-            && each.address.port() == listen.address.port()
-            && begins(each) != begins(listen)
+        each.early_syn() && each.address.port() == listen.address.port() && begins(each) != begins(listen)
     });
     match other.filter(|_| listen.early_syn()) {
         None => Ok(()),
@@ -118,10 +108,7 @@ fn check_counts(config: &Config) -> Result<(), Invalid> {
     let (limits, early) = (&config.limits, &config.early_syn);
     for (key, limit) in [
         ("limits.connections", limits.connections),
-        (
-            "limits.connections_per_client",
-            Some(limits.connections_per_client),
-        ),
+        ("limits.connections_per_client", Some(limits.connections_per_client)),
         ("early_syn.connections", Some(early.connections)),
         ("early_syn.per_client", Some(early.per_client)),
         ("early_syn.per_server", Some(early.per_server)),
@@ -142,15 +129,11 @@ fn check_gateway(config: &Config) -> Result<(), Invalid> {
     if let Some(gateway) = &config.gateway {
         let leads_nowhere = gateway.routes.is_empty() && gateway.routes_file.is_none();
         if gateway.address.is_none() && leads_nowhere && gateway.converters.is_empty() {
-            let accepted =
-                "the next converter's, unless there are routes, a routes_file or converters";
+            let accepted = "the next converter's, unless there are routes, a routes_file or converters";
             return Err(invalid("gateway.address", "missing", accepted));
         }
         check_nobodys(&gateway.converters, "gateway.converters")?;
-        let mut methods = gateway
-            .sizes
-            .iter()
-            .filter_map(|each| each.method.as_deref());
+        let mut methods = gateway.sizes.iter().filter_map(|each| each.method.as_deref());
         if let Some(method) = methods.find(|method| !is_method(method)) {
             return Err(invalid("gateway.sizes.method", method, METHOD));
         }
@@ -165,10 +148,7 @@ fn check_gateway(config: &Config) -> Result<(), Invalid> {
 pub(super) const METHOD: &str = "a method as requests have it, such as \"GET\"";
 
 pub(super) fn is_method(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
 }
 
 /// A network has one route for a port and a size, and no way leads back to where it began.
@@ -209,9 +189,7 @@ fn check_networks(routes: &[RouteSettings]) -> Result<(), Invalid> {
     for route in routes.iter().filter(|route| route.above.is_some()) {
         let for_all = known.get(&(route.port, None));
         let mut networks = route.to.iter();
-        if let Some(alone) =
-            networks.find(|network| !for_all.is_some_and(|known| known.contains(&network.trunc())))
-        {
+        if let Some(alone) = networks.find(|network| !for_all.is_some_and(|known| known.contains(&network.trunc()))) {
             let accepted = "above only beside a route of the same network and port without it";
             return refused(route, *alone, accepted);
         }
@@ -223,11 +201,7 @@ fn check_networks(routes: &[RouteSettings]) -> Result<(), Invalid> {
 fn text(route: &RouteSettings, network: IpNet) -> String {
     let port = route.port.map(|port| format!(" port {port}"));
     let above = route.above.map(|size| format!(" above {size}B"));
-    format!(
-        "{network}{}{}",
-        port.unwrap_or_default(),
-        above.unwrap_or_default()
-    )
+    format!("{network}{}{}", port.unwrap_or_default(), above.unwrap_or_default())
 }
 
 /// Refuses networks that are too broad: the converter would be an open proxy.

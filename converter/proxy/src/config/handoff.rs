@@ -128,10 +128,7 @@ pub fn check(config: &Config) -> Result<(), Invalid> {
             return Err(invalid("handoff.back_ends.http", back_end.http, accepted));
         }
     }
-    handoff
-        .rules
-        .iter()
-        .try_for_each(|rule| check_rule(handoff, rule))
+    handoff.rules.iter().try_for_each(|rule| check_rule(handoff, rule))
 }
 
 fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Invalid> {
@@ -145,23 +142,13 @@ fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Invalid> {
     if let (Some(least), Some(most)) = (rule.min_size, rule.max_size) {
         if least > most {
             let accepted = "a size that is not above max_size";
-            return Err(invalid(
-                "handoff.rules.min_size",
-                format!("{least}B"),
-                accepted,
-            ));
+            return Err(invalid("handoff.rules.min_size", format!("{least}B"), accepted));
         }
     }
     let is_allowed = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
     match rule.to.iter().find(|name| !is_allowed(name)) {
-        Some(name) => Err(invalid(
-            "handoff.rules.to",
-            name,
-            "names of handoff.back_ends",
-        )),
-        None if rule.to.is_empty() => {
-            Err(invalid("handoff.rules.to", "[]", "one back end or more"))
-        }
+        Some(name) => Err(invalid("handoff.rules.to", name, "names of handoff.back_ends")),
+        None if rule.to.is_empty() => Err(invalid("handoff.rules.to", "[]", "one back end or more")),
         None => Ok(()),
     }
 }

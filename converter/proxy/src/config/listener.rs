@@ -109,8 +109,7 @@ impl Listen {
 
     /// Whether servers see the client's address.
     pub fn keeps_client_address(&self) -> bool {
-        self.tproxy()
-            .is_some_and(|tproxy| tproxy.keep_client_address)
+        self.tproxy().is_some_and(|tproxy| tproxy.keep_client_address)
     }
 
     /// SOCKS5's names and passwords.
@@ -242,41 +241,30 @@ impl ListenText {
                 cookies: self.cookies,
                 early_syn: self.early_syn,
             }),
-            (Kind::Transparent, Some(How::Redirect)) => {
-                ListenerKind::Transparent(Intercept::Redirect)
-            }
-            (Kind::Transparent, Some(How::Tproxy)) => {
-                ListenerKind::Transparent(Intercept::Tproxy(Tproxy {
-                    keep_client_address: self.keep_client_address,
-                    early_syn: self.early_syn,
-                }))
-            }
+            (Kind::Transparent, Some(How::Redirect)) => ListenerKind::Transparent(Intercept::Redirect),
+            (Kind::Transparent, Some(How::Tproxy)) => ListenerKind::Transparent(Intercept::Tproxy(Tproxy {
+                keep_client_address: self.keep_client_address,
+                early_syn: self.early_syn,
+            })),
             (_, how) => {
                 let value = match how {
                     None => "missing",
                     Some(How::Tproxy) => "tproxy",
                     Some(How::Redirect) => "redirect",
                 };
-                let accepted =
-                    "\"tproxy\" or \"redirect\" with kind = \"transparent\", and only there";
+                let accepted = "\"tproxy\" or \"redirect\" with kind = \"transparent\", and only there";
                 return Err(invalid(key("intercept"), value, accepted));
             }
         })
     }
 
     /// MPTCP is the default where it can be.
-    fn takes_mptcp(
-        &self,
-        kind: &ListenerKind,
-        key: &dyn Fn(&str) -> String,
-    ) -> Result<bool, Invalid> {
+    fn takes_mptcp(&self, kind: &ListenerKind, key: &dyn Fn(&str) -> String) -> Result<bool, Invalid> {
         let accepted = match kind {
             ListenerKind::Transparent(Intercept::Redirect) => {
                 "false with intercept = \"redirect\" (MPTCP sockets have no SO_ORIGINAL_DST)"
             }
-            ListenerKind::Handoff => {
-                "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)"
-            }
+            ListenerKind::Handoff => "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)",
             _ => return Ok(self.mptcp.unwrap_or(true)),
         };
         if self.mptcp == Some(true) {
@@ -324,8 +312,7 @@ impl Listen {
             return refused(key("offload"), accepted);
         }
         if config.offload.devices.is_empty() {
-            let accepted =
-                "true only where offload.devices names the Ethernet devices of clients and servers";
+            let accepted = "true only where offload.devices names the Ethernet devices of clients and servers";
             return refused(key("offload"), accepted);
         }
         let gateway_mptcp = config.gateway.as_ref().is_some_and(|gateway| gateway.mptcp);

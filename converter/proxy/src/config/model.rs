@@ -217,11 +217,7 @@ pub enum Reuse {
 impl UpstreamSettings {
     /// Which requests may: where the server is told whose connection it is, none.
     pub fn reuse_by_others(&self) -> Reuse {
-        if self.proxy_protocol {
-            Reuse::Never
-        } else {
-            self.reuse
-        }
+        if self.proxy_protocol { Reuse::Never } else { self.reuse }
     }
 }
 

@@ -13,8 +13,8 @@ pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
         return parse("", "");
     };
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
     let mut config = parse(&text, &name)?;
     if let Some(gateway) = &mut config.gateway {
         if let Some(file) = &gateway.routes_file {
@@ -29,16 +29,10 @@ pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
 /// The configuration in `text`; `name` is the file's, for the message.
 pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
-    let document =
-        toml::Deserializer::parse(text).map_err(|error| usage(at(text, name, "", &error)))?;
+    let document = toml::Deserializer::parse(text).map_err(|error| usage(at(text, name, "", &error)))?;
     let mut config: Config = serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
-        usage(at(
-            text,
-            name,
-            if key == "." { "" } else { &key },
-            error.inner(),
-        ))
+        usage(at(text, name, if key == "." { "" } else { &key }, error.inner()))
     })?;
     check::check(&mut config).map_err(|invalid| refused(name, &invalid))?;
     config.upstream.may_offload = config.offloads();
@@ -47,15 +41,8 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
 }
 
 fn refused(name: &str, invalid: &Invalid) -> Failure {
-    let Invalid {
-        key,
-        value,
-        accepted,
-    } = invalid;
-    Failure::new(
-        Exit::Usage,
-        format!("{name}: {key} = {value}: accepted: {accepted}"),
-    )
+    let Invalid { key, value, accepted } = invalid;
+    Failure::new(Exit::Usage, format!("{name}: {key} = {value}: accepted: {accepted}"))
 }
 
 /// One line: file, line, key, the text in question, and what is accepted.
@@ -104,12 +91,7 @@ mod tests {
     #[test]
     fn an_empty_file_is_a_proxy_for_this_machine_alone() {
         let config = parse("", "c.toml").expect("empty");
-        assert!(
-            config
-                .listen
-                .iter()
-                .all(|listen| listen.address.ip().is_loopback())
-        );
+        assert!(config.listen.iter().all(|listen| listen.address.ip().is_loopback()));
         assert!(config.clients.networks.is_empty());
     }
 
@@ -134,12 +116,7 @@ mod tests {
         for (text, parts) in [
             (
                 "[limits]\nconnection = 5",
-                &[
-                    "c.toml:2",
-                    "connection",
-                    "unknown field",
-                    "connections_per_client",
-                ][..],
+                &["c.toml:2", "connection", "unknown field", "connections_per_client"][..],
             ),
             (
                 "[limits]\nconnections = \"many\"",
@@ -150,10 +127,7 @@ mod tests {
                 "[limits]\nbuffered = \"5\"",
                 &["limits.buffered", "\"5\"", "with its unit"],
             ),
-            (
-                "[timeouts]\nidle = \"0s\"",
-                &["timeouts.idle", "above zero"],
-            ),
+            ("[timeouts]\nidle = \"0s\"", &["timeouts.idle", "above zero"]),
             ("[timeouts]\nidle = 10", &["timeouts.idle", "10", "string"]),
             ("[limits", &["c.toml:1"]),
             (
@@ -173,15 +147,9 @@ mod tests {
             ),
             (
                 "[targets]\nallow = [\"127.0.0.1/32\"]",
-                &[
-                    "targets.allow = 127.0.0.1/32",
-                    "never 127.0.0.0/8: loopback",
-                ],
+                &["targets.allow = 127.0.0.1/32", "never 127.0.0.0/8: loopback"],
             ),
-            (
-                "[timeouts]\nunused = \"0s\"",
-                &["timeouts.unused", "above zero"],
-            ),
+            ("[timeouts]\nunused = \"0s\"", &["timeouts.unused", "above zero"]),
             (
                 "[clients]\nnetworks = [\"0.0.0.0/0\"]",
                 &["clients.networks = 0.0.0.0/0", "open proxy"],
@@ -243,10 +211,7 @@ mod tests {
                 "[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nabove = \"1\"\nvia = \"direct\"",
                 &["gateway.routes[0].above", "size with its unit"],
             ),
-            (
-                "syn_option = true",
-                &["gateway.syn_option = true", "mptcp = false"],
-            ),
+            ("syn_option = true", &["gateway.syn_option = true", "mptcp = false"]),
         ] {
             let message = refusal(&format!("[gateway]\naddress = \"10.0.0.1:3129\"\n{keys}"));
             assert!(
@@ -260,22 +225,13 @@ mod tests {
     fn so_are_the_keys_of_a_listener_that_contradict_each_other() {
         const NETWORKS: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n";
         for (keys, parts) in [
-            (
-                "kind = \"http\"\ncookies = true",
-                &["listen[0].cookies", "convert"][..],
-            ),
-            (
-                "kind = \"http\"\nusers = { a = \"b\" }",
-                &["listen[0].users", "socks5"],
-            ),
+            ("kind = \"http\"\ncookies = true", &["listen[0].cookies", "convert"][..]),
+            ("kind = \"http\"\nusers = { a = \"b\" }", &["listen[0].users", "socks5"]),
             (
                 "kind = \"socks5\"\nusers = { \"\" = \"b\" }",
                 &["listen[0].users", "RFC 1929"],
             ),
-            (
-                "kind = \"transparent\"",
-                &["listen[0].intercept", "missing", "tproxy"],
-            ),
+            ("kind = \"transparent\"", &["listen[0].intercept", "missing", "tproxy"]),
             (
                 "kind = \"http\"\nintercept = \"tproxy\"",
                 &["listen[0].intercept", "transparent"],
@@ -293,9 +249,7 @@ mod tests {
                 &["listen[0].keep_client_address", "tproxy"],
             ),
         ] {
-            let message = refusal(&format!(
-                "{NETWORKS}[[listen]]\naddress = \"0.0.0.0:99\"\n{keys}"
-            ));
+            let message = refusal(&format!("{NETWORKS}[[listen]]\naddress = \"0.0.0.0:99\"\n{keys}"));
             assert!(
                 parts.iter().all(|part| message.contains(part)),
                 "{keys:?} gives {message:?}"
@@ -335,8 +289,7 @@ mod tests {
                                 hand_off = \"10.0.2.1:7400\", http = \"10.0.2.1:80\" }]\n";
         const RULE: &str = "rules = [{ to = [\"a\"] }]\n";
         const FRONT: &str = "switch = \"/run/switch\"\nidentity = \"front\"\n";
-        const ALLOW: &str =
-            "[targets]\nallow = [\"10.0.2.0/24\"]\n[clients]\nnetworks = [\"10.0.0.0/24\"]\n";
+        const ALLOW: &str = "[targets]\nallow = [\"10.0.2.0/24\"]\n[clients]\nnetworks = [\"10.0.0.0/24\"]\n";
         let good = format!("{ALLOW}[handoff]\n{FRONT}{BACK_END}{RULE}");
         let listen = |keys| format!("{good}[[listen]]\nkind = \"handoff\"\n{keys}");
         let right = parse(&listen("address = \"10.0.1.1:80\""), "c.toml").expect("right");
@@ -362,18 +315,12 @@ mod tests {
                 good.replace("/run/switch", "run"),
                 &["handoff.switch = run", "absolute path"],
             ),
-            (
-                good.replace(ALLOW, ""),
-                &["handoff.back_ends.http", "targets.allow"],
-            ),
+            (good.replace(ALLOW, ""), &["handoff.back_ends.http", "targets.allow"]),
             (
                 good.replace("[\"a\"]", "[\"b\"]"),
                 &["handoff.rules.to = b", "back_ends"],
             ),
-            (
-                good.replace("[\"a\"]", "[]"),
-                &["handoff.rules.to", "one back end"],
-            ),
+            (good.replace("[\"a\"]", "[]"), &["handoff.rules.to", "one back end"]),
             (
                 good.replace("to = [\"a\"]", "to = [\"a\"], path = \"x\""),
                 &["handoff.rules.path = x", "\"/\""],
@@ -405,8 +352,7 @@ mod tests {
 
     #[test]
     fn listeners_with_early_syn_at_one_port_begin_the_same_connections() {
-        const START: &str =
-            "[clients]\nnetworks = [\"10.0.0.0/8\"]\n[gateway]\naddress = \"10.0.0.1:5124\"\n";
+        const START: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n[gateway]\naddress = \"10.0.0.1:5124\"\n";
         const TPROXY: &str = "kind = \"transparent\"\nintercept = \"tproxy\"";
         let pair = |first: &str, second: &str| {
             format!(
@@ -425,11 +371,7 @@ mod tests {
                 pair(&other, &format!("{TPROXY}\n{early}")),
             ] {
                 let message = refusal(&text);
-                for part in [
-                    "listen[1].early_syn = true",
-                    "10.0.0.2:443",
-                    "the same kind",
-                ] {
+                for part in ["listen[1].early_syn = true", "10.0.0.2:443", "the same kind"] {
                     assert!(message.contains(part), "{text:?} gives {message:?}");
                 }
             }
@@ -441,13 +383,9 @@ mod tests {
 
     #[test]
     fn two_listeners_need_two_addresses_and_two_names() {
-        let listen = |port: u16, name: &str| {
-            format!("[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:{port}\"\n{name}")
-        };
-        assert!(
-            refusal(&(listen(1, "") + "\n" + &listen(1, "name = \"b\"")))
-                .contains("no other listener")
-        );
+        let listen =
+            |port: u16, name: &str| format!("[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:{port}\"\n{name}");
+        assert!(refusal(&(listen(1, "") + "\n" + &listen(1, "name = \"b\""))).contains("no other listener"));
         let named = "name = \"a\"\n";
         assert!(refusal(&(listen(1, named) + &listen(2, named))).contains("listen[1].name"));
     }

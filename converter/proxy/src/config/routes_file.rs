@@ -15,8 +15,8 @@ use super::units;
 /// The routes in the file; a failure exits with 66 if it cannot be read, with 64 if a line is wrong.
 pub fn load(path: &Path) -> Result<Vec<RouteSettings>, Failure> {
     let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
     parse(&text).map_err(|wrong| Failure::new(Exit::Usage, format!("{name}:{wrong}")))
 }
 
@@ -50,17 +50,11 @@ fn parse(text: &str) -> Result<Vec<RouteSettings>, String> {
 /// A route to `network`, of what its line says behind it; or what is accepted there.
 fn route(network: IpNet, rest: &str) -> Result<RouteSettings, &'static str> {
     let (port, rest) = match value_of("port", rest) {
-        Some((port, rest)) => (
-            Some(port.parse().map_err(|_| "a port from 1 to 65535")?),
-            rest,
-        ),
+        Some((port, rest)) => (Some(port.parse().map_err(|_| "a port from 1 to 65535")?), rest),
         None => (None, rest),
     };
     let (above, ways) = match value_of("above", rest) {
-        Some((size, ways)) => (
-            Some(units::bytes(size).ok_or("a size, such as 45kB")?),
-            ways,
-        ),
+        Some((size, ways)) => (Some(units::bytes(size).ok_or("a size, such as 45kB")?), ways),
         None => (None, rest),
     };
     Ok(RouteSettings {
@@ -98,10 +92,7 @@ mod tests {
         let (east, far) = (address("192.0.2.1:3129"), address("[2001:db8::1]:3129"));
         let expected = [
             (vec![network("10.0.0.0/8")], vec![vec![east]]),
-            (
-                vec![network("2001:db8::/32"), network("192.0.2.0/24")],
-                vec![vec![]],
-            ),
+            (vec![network("2001:db8::/32"), network("192.0.2.0/24")], vec![vec![]]),
             (vec![network("::/0")], vec![vec![far, east], vec![]]),
         ];
         for (to, ways) in expected {
@@ -138,26 +129,14 @@ mod tests {
             ),
             ("10.0.0.0/8", ["1: ", "10.0.0.0/8", "a next converter"]),
             ("10.0.0.0/8 192.0.2.1", ["1: ", "192.0.2.1", "its port"]),
-            (
-                "10.0.0.0/8 direct now",
-                ["1: ", "direct now", "or \"direct\""],
-            ),
+            ("10.0.0.0/8 direct now", ["1: ", "direct now", "or \"direct\""]),
             (
                 "10.0.0.0/8 192.0.2.1:1 or",
                 ["1: ", "192.0.2.1:1 or", "the next best way"],
             ),
-            (
-                "10.0.0.0/8 port 0 direct",
-                ["1: ", "port 0 direct", "1 to 65535"],
-            ),
-            (
-                "10.0.0.0/8 port direct",
-                ["1: ", "port direct", "1 to 65535"],
-            ),
-            (
-                "10.0.0.0/8 above 45 direct",
-                ["1: ", "above 45 direct", "such as 45kB"],
-            ),
+            ("10.0.0.0/8 port 0 direct", ["1: ", "port 0 direct", "1 to 65535"]),
+            ("10.0.0.0/8 port direct", ["1: ", "port direct", "1 to 65535"]),
+            ("10.0.0.0/8 above 45 direct", ["1: ", "above 45 direct", "such as 45kB"]),
             ("10.0.0.0/8 port 443", ["1: ", "port 443", "\"direct\""]),
             (
                 "10.0.0.0/8 192.0.2.1:1 192.0.2.2:1 192.0.2.1:1",

@@ -55,9 +55,7 @@ impl FromStr for PathPattern {
         let (start, end) = text.split_once('*').unwrap_or((text, ""));
         let is_right = text.starts_with(['/', '*']) && !end.contains('*') && !text.contains('?');
         match text.contains('*') {
-            _ if !is_right => Err(
-                "a path without its query, with one * at most, such as \"/films/*\" or \"*.iso\"",
-            ),
+            _ if !is_right => Err("a path without its query, with one * at most, such as \"/films/*\" or \"*.iso\""),
             true => Ok(Self::Ends(start.into(), end.into())),
             false => Ok(Self::Whole(text.into())),
         }

@@ -69,8 +69,7 @@ pub fn bytes(text: &str) -> Option<u64> {
 /// The same as the value of a key.
 pub fn any_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
-    let accepted =
-        "accepted: a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as \"45kB\"";
+    let accepted = "accepted: a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as \"45kB\"";
     bytes(&text).ok_or_else(|| D::Error::custom(accepted))
 }
 

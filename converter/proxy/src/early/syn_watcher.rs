@@ -61,9 +61,7 @@ impl SynWatcher {
         counters: EarlySyns,
     ) -> io::Result<Self> {
         let wanting = config.listen.iter().filter(|listen| listen.early_syn());
-        let listeners: HashMap<u16, Listen> = wanting
-            .map(|listen| (listen.address.port(), listen.clone()))
-            .collect();
+        let listeners: HashMap<u16, Listen> = wanting.map(|listen| (listen.address.port(), listen.clone())).collect();
         let ports: Vec<u16> = listeners.keys().copied().collect();
         let sockets = [open(IPV4, &ports)?, open(IPV6, &ports)?];
         let number = early.number();
@@ -196,10 +194,7 @@ impl SynHandler {
             icmp: matches!(listen.kind, ListenerKind::Convert(_)),
             ..DialOptions::default()
         };
-        match self
-            .dialer
-            .begin(server, &options, listen.via_gateway, &self.config)
-        {
+        match self.dialer.begin(server, &options, listen.via_gateway, &self.config) {
             Ok(begun) => {
                 table.put(pair, begun, self.number, Instant::now());
                 "started"

@@ -88,11 +88,7 @@ impl<T> Table<T> {
         let is_full = self.begun.len() >= limits.connections
             || of_client.is_some_and(|count| *count >= limits.per_client)
             || to_server.is_some_and(|count| *count >= limits.per_server);
-        if is_full {
-            Err(NotStarted::LimitReached)
-        } else {
-            Ok(())
-        }
+        if is_full { Err(NotStarted::LimitReached) } else { Ok(()) }
     }
 
     /// Adds a connection that this `watcher` started.
@@ -105,10 +101,7 @@ impl<T> Table<T> {
         self.begun.insert(pair, pending);
         self.by_age.push_back((now, pair));
         self.forget_claimed();
-        *self
-            .by_client
-            .entry(client_key(pair.client.ip()))
-            .or_default() += 1;
+        *self.by_client.entry(client_key(pair.client.ip())).or_default() += 1;
         *self.by_server.entry(pair.server.ip()).or_default() += 1;
     }
 
@@ -148,21 +141,15 @@ impl<T> Table<T> {
         let its = |pending: &Waiting<T>| pending.watcher == watcher;
         let begun = self.begun.iter().filter(|(_, pending)| its(pending));
         let pairs: Vec<Pair> = begun.map(|(pair, _)| *pair).collect();
-        pairs
-            .into_iter()
-            .filter_map(|pair| self.remove(pair))
-            .collect()
+        pairs.into_iter().filter_map(|pair| self.remove(pair)).collect()
     }
 
     /// However fast clients come, and however long they may take, no more is noted than is waiting.
     fn forget_claimed(&mut self) {
         if self.by_age.len() > 2 * self.begun.len() + CLAIMED {
             let begun = &self.begun;
-            self.by_age.retain(|(since, pair)| {
-                begun
-                    .get(pair)
-                    .is_some_and(|pending| pending.since == *since)
-            });
+            self.by_age
+                .retain(|(since, pair)| begun.get(pair).is_some_and(|pending| pending.since == *since));
         }
     }
 
@@ -280,19 +267,13 @@ mod tests {
             table.put(one, number, 0, now);
         }
         let next = pair("10.0.0.9:1");
-        assert_eq!(
-            table.may_begin(next, &limits()),
-            Err(NotStarted::LimitReached)
-        );
+        assert_eq!(table.may_begin(next, &limits()), Err(NotStarted::LimitReached));
         let roomy = EarlySyn {
             connections: 99,
             ..limits()
         };
         assert_eq!(table.may_begin(next, &roomy), Ok(()));
-        let few = EarlySyn {
-            per_server: 3,
-            ..roomy
-        };
+        let few = EarlySyn { per_server: 3, ..roomy };
         assert_eq!(table.may_begin(next, &few), Err(NotStarted::LimitReached));
         // With IPv6 a host has a whole /64 to choose from.
         let one_host = EarlySyn {

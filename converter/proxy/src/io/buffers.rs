@@ -78,11 +78,7 @@ impl Budget {
     /// Whether the limit is reached: new work is refused, and old work reads little at a time.
     pub fn is_exhausted(&self) -> bool {
         let is_own = self.used() >= self.most.load(Ordering::Relaxed);
-        is_own
-            || self
-                .whole
-                .as_ref()
-                .is_some_and(|whole| whole.is_exhausted())
+        is_own || self.whole.as_ref().is_some_and(|whole| whole.is_exhausted())
     }
 }
 

@@ -17,9 +17,7 @@ use super::stream::{ResetOnDrop, wakes};
 use crate::config::{Config, Listen};
 use crate::early::EarlyConnects;
 use crate::observe::metrics::{ListenerMetrics, Metrics};
-use crate::observe::{
-    ConnectionGuard, ConnectionRegistry, ConnectionStats, Line, PathLine, Summary, now,
-};
+use crate::observe::{ConnectionGuard, ConnectionRegistry, ConnectionStats, Line, PathLine, Summary, now};
 use crate::offload::Offloader;
 use crate::policy::admission::{Admission, ConnectionPermit};
 use crate::policy::convert::Cookies;
@@ -122,10 +120,7 @@ pub struct DrainNotice<'a, F> {
 impl<'a, F: Future<Output = ()>> DrainNotice<'a, F> {
     /// By what [`WorkerContext::draining`] returns.
     pub fn by(draining: Pin<&'a mut F>) -> Self {
-        Self {
-            draining,
-            waker: None,
-        }
+        Self { draining, waker: None }
     }
 
     /// Ready once it is.
@@ -299,8 +294,5 @@ impl Drop for Conn {
 }
 
 fn moved(subflows: &[Subflow]) -> u64 {
-    subflows
-        .iter()
-        .map(|subflow| subflow.sent + subflow.received)
-        .sum()
+    subflows.iter().map(|subflow| subflow.sent + subflow.received).sum()
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
-use tributary_proto::convert::{
-    BadFrame, END, FRAME_HEADER, FrameReader, MAX_FRAME, READY, frame_header,
-};
+use tributary_proto::convert::{BadFrame, END, FRAME_HEADER, FrameReader, MAX_FRAME, READY, frame_header};
 
 use super::buffers::{BufferedWriter, Memory};
 use super::stream::poll_read_behind;
@@ -126,11 +124,7 @@ impl<'a> Pipe<'a> {
         most_trailer: usize,
     ) -> Self {
         let mut sink = BufferedWriter::new(to, memory.budget, counter);
-        let Early {
-            bytes,
-            frames,
-            trailer,
-        } = from.early;
+        let Early { bytes, frames, trailer } = from.early;
         if to_frames && !bytes.is_empty() {
             sink.begin_frame(FRAME_HEADER);
             sink.queue([&frame_header(bytes.len())[..], &bytes].concat());
@@ -256,11 +250,7 @@ impl<'a> Pipe<'a> {
             return self.sink.write(&END).err().map(|_| PipeState::SinkReset);
         }
         let ended = sockets::end_writing(self.to).is_ok();
-        Some(if ended {
-            PipeState::Eof
-        } else {
-            PipeState::SinkReset
-        })
+        Some(if ended { PipeState::Eof } else { PipeState::SinkReset })
     }
 }
 
@@ -301,10 +291,7 @@ mod tests {
                 }
                 assert!(budget.used() <= 64 << 10, "{}", budget.used());
             }
-            assert_eq!(
-                poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await,
-                PipeState::Blocked
-            );
+            assert_eq!(poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await, PipeState::Blocked);
             writer.shutdown(Shutdown::Write).expect("open");
             let read = std::thread::spawn(move || {
                 let mut all = Vec::new();

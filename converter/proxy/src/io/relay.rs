@@ -26,12 +26,7 @@ use tributary_sys::{Multipath, Subflow};
 /// Sends `reply` to the client, and relays until the end. `early` came from the client before. If the result is `Completed`,
 /// the connections will be closed in order, but for one that carries frames: the next transfer may follow on the client's,
 /// and the server's is kept. Otherwise both will be reset.
-pub async fn relay(
-    conn: &mut Conn,
-    mut upstream: Upstream,
-    reply: &[u8],
-    mut early: Early,
-) -> RelayResult {
+pub async fn relay(conn: &mut Conn, mut upstream: Upstream, reply: &[u8], mut early: Early) -> RelayResult {
     let deadline = Instant::now() + conn.config.timeouts.request;
     if conn.stream.send(reply, Some(deadline)).await.is_err() {
         return RelayResult::ClientGone;
@@ -173,11 +168,8 @@ pub async fn relay_until<T>(
 fn verdict(up: PipeState, down: PipeState) -> Option<RelayResult> {
     match (up, down) {
         (PipeState::Eof, PipeState::Eof) => Some(RelayResult::Completed),
-        (PipeState::SourceReset, _) | (PipeState::Eof, PipeState::SinkReset) => {
-            Some(RelayResult::ClientReset)
-        }
-        (_, PipeState::SourceReset)
-        | (PipeState::SinkReset, PipeState::Eof | PipeState::SinkReset) => {
+        (PipeState::SourceReset, _) | (PipeState::Eof, PipeState::SinkReset) => Some(RelayResult::ClientReset),
+        (_, PipeState::SourceReset) | (PipeState::SinkReset, PipeState::Eof | PipeState::SinkReset) => {
             Some(RelayResult::ServerReset)
         }
         _ => None,
@@ -221,9 +213,7 @@ impl<'a> RelayContext<'a> {
     }
 
     fn keep_subflows(&self, client: &TcpStream) {
-        let multipath = self
-            .client
-            .and_then(|address| Multipath::of(client.as_fd(), address));
+        let multipath = self.client.and_then(|address| Multipath::of(client.as_fd(), address));
         self.at_half.replace(multipath.unwrap_or_default().subflows);
     }
 }
@@ -321,11 +311,7 @@ mod tests {
         server: impl FnOnce(Peer) + Send + 'static,
         early: (&[u8], &[u8]),
     ) -> (super::RelayResult, u64, u64) {
-        let (budget, up, down) = (
-            Budget::new(1 << 20),
-            AtomicU64::default(),
-            AtomicU64::default(),
-        );
+        let (budget, up, down) = (Budget::new(1 << 20), AtomicU64::default(), AtomicU64::default());
         let ended = loopback::block_on(async {
             let (client_end, near) = loopback::pair();
             let (server_end, far) = loopback::pair();
@@ -351,21 +337,13 @@ mod tests {
             ended
         });
         assert_eq!(budget.used(), 0, "all memory is back");
-        (
-            ended,
-            up.load(Ordering::Relaxed),
-            down.load(Ordering::Relaxed),
-        )
+        (ended, up.load(Ordering::Relaxed), down.load(Ordering::Relaxed))
     }
 
     /// `stop` is asked when bytes have moved, and knows whether all that was read was written.
     #[test]
     fn a_relay_can_be_stopped_when_it_holds_nothing() {
-        let (budget, up, down) = (
-            Budget::new(1 << 20),
-            AtomicU64::default(),
-            AtomicU64::default(),
-        );
+        let (budget, up, down) = (Budget::new(1 << 20), AtomicU64::default(), AtomicU64::default());
         loopback::block_on(async {
             let ((mut client, near), (mut server, far)) = (loopback::pair(), loopback::pair());
             let (near, far) = (near.into_tokio(), far.into_tokio());
@@ -422,11 +400,7 @@ mod tests {
     /// All of it is there before the relay begins, so that no later event makes up for a read that stopped too soon.
     #[test]
     fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
-        let (budget, up, down) = (
-            Budget::new(1 << 20),
-            AtomicU64::default(),
-            AtomicU64::default(),
-        );
+        let (budget, up, down) = (Budget::new(1 << 20), AtomicU64::default(), AtomicU64::default());
         loopback::block_on(async {
             let (mut client, near) = loopback::pair();
             let (mut server, far) = loopback::pair();
@@ -434,9 +408,7 @@ mod tests {
             for (peer, own) in [(&mut client, &near), (&mut server, &far)] {
                 crate::kernel::sockets::set_up_for_reads(own);
                 peer.write_all(b"abc").expect("taken");
-                socket2::SockRef::from(&*peer)
-                    .send_out_of_band(b"X")
-                    .expect("taken");
+                socket2::SockRef::from(&*peer).send_out_of_band(b"X").expect("taken");
                 peer.write_all(b"def").expect("taken");
             }
             let at_half = RefCell::default();
@@ -487,9 +459,7 @@ mod tests {
             let (ended, ..) = play(
                 move |mut client| {
                     if clogged {
-                        client
-                            .set_nonblocking(true)
-                            .expect("a socket that does not wait");
+                        client.set_nonblocking(true).expect("a socket that does not wait");
                         while client.write(&vec![7; 65536]).is_ok() {}
                         thread::sleep(Duration::from_millis(100));
                     }
@@ -497,9 +467,7 @@ mod tests {
                 },
                 |mut server| {
                     thread::sleep(Duration::from_millis(300));
-                    server
-                        .read_to_end(&mut Vec::new())
-                        .expect_err("a reset is no end");
+                    server.read_to_end(&mut Vec::new()).expect_err("a reset is no end");
                 },
                 (b"", b""),
             );
@@ -611,10 +579,7 @@ mod tests {
     fn hop() -> [TcpStream; 2] {
         let (peer, near) = loopback::pair();
         peer.set_nonblocking(true).expect("a socket");
-        [
-            near.into_tokio(),
-            TcpStream::from_std(peer).expect("a socket"),
-        ]
+        [near.into_tokio(), TcpStream::from_std(peer).expect("a socket")]
     }
 
     #[test]
@@ -634,9 +599,7 @@ mod tests {
                     assert_eq!(all_of(&server), b"asks");
                     server.write_all(&bytes).expect("taken");
                 };
-                hop = transfer(hop, client, server)
-                    .await
-                    .expect("an end in order");
+                hop = transfer(hop, client, server).await.expect("an end in order");
             }
         });
     }
@@ -649,8 +612,7 @@ mod tests {
         };
         let hears = |mut peer: Peer| {
             peer.write_all(b"part").expect("taken");
-            peer.read_to_end(&mut Vec::new())
-                .expect_err("a reset is no end");
+            peer.read_to_end(&mut Vec::new()).expect_err("a reset is no end");
         };
         loopback::block_on(async {
             assert!(transfer(hop(), breaks, hears).await.is_none());
@@ -661,8 +623,7 @@ mod tests {
     #[test]
     fn a_hop_that_ends_within_a_transfer_is_no_end_of_it() {
         let hears = |mut peer: Peer| {
-            peer.read_to_end(&mut Vec::new())
-                .expect_err("a reset is no end");
+            peer.read_to_end(&mut Vec::new()).expect_err("a reset is no end");
         };
         loopback::block_on(async {
             let (client, near) = loopback::pair();
@@ -672,11 +633,7 @@ mod tests {
             other.write_all(&[0, 0, 0, 9, b'x']).expect("taken");
             drop(other);
             let budget = Budget::new(1 << 20);
-            let ended = relay_owned(
-                (near.into_tokio(), false),
-                (far.into_tokio(), true),
-                &budget,
-            );
+            let ended = relay_owned((near.into_tokio(), false), (far.into_tokio(), true), &budget);
             assert!(ended.await.is_none());
             hearing.join().expect("a peer that is content");
         });

@@ -48,21 +48,12 @@ impl ResetOnDrop {
 
     /// Waits for bytes, until the deadline if there is one, and adds what came to `inbox`; 0 at the end. No memory is
     /// taken while it waits. One caller at a time.
-    pub async fn read_more(
-        &self,
-        inbox: &mut Vec<u8>,
-        most: usize,
-        deadline: Option<Instant>,
-    ) -> io::Result<usize> {
+    pub async fn read_more(&self, inbox: &mut Vec<u8>, most: usize, deadline: Option<Instant>) -> io::Result<usize> {
         poll_fn(|cx| {
             loop {
                 if self.tcp.poll_read_ready(cx)?.is_pending() {
-                    let late = deadline.is_some_and(|deadline| {
-                        self.read_deadline
-                            .borrow_mut()
-                            .poll_until(cx, deadline)
-                            .is_ready()
-                    });
+                    let late = deadline
+                        .is_some_and(|deadline| self.read_deadline.borrow_mut().poll_until(cx, deadline).is_ready());
                     return if late {
                         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
                     } else {
@@ -134,10 +125,7 @@ impl ResetOnDrop {
     /// The same as the kernel knows at this moment: what the event loop has not heard of yet is no answer to what is asked next.
     pub fn is_silent(&self) -> bool {
         let socket = socket2::SockRef::from(&self.tcp);
-        let peeked = socket.recv_with_flags(
-            &mut [MaybeUninit::uninit()],
-            libc::MSG_PEEK | libc::MSG_DONTWAIT,
-        );
+        let peeked = socket.recv_with_flags(&mut [MaybeUninit::uninit()], libc::MSG_PEEK | libc::MSG_DONTWAIT);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
@@ -148,10 +136,7 @@ impl ResetOnDrop {
     }
 }
 
-async fn by<T>(
-    deadline: Option<Instant>,
-    action: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
+async fn by<T>(deadline: Option<Instant>, action: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match deadline {
         Some(deadline) => timeout_at(deadline, action)
             .await
@@ -218,9 +203,7 @@ pub struct Deadline {
 impl Deadline {
     /// Ready at `deadline`, which may be another one at each call.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         } else if !sleep.is_elapsed() && wakes(self.waker.as_ref(), cx) {
@@ -341,10 +324,7 @@ mod tests {
             let late = stream.read_more(&mut inbox, 9, soon).await;
             assert_eq!(late.expect_err("late").kind(), io::ErrorKind::TimedOut);
             peer.write_all(b"came").expect("taken");
-            assert_eq!(
-                stream.read_more(&mut inbox, 9, None).await.expect("read"),
-                4
-            );
+            assert_eq!(stream.read_more(&mut inbox, 9, None).await.expect("read"), 4);
             assert_eq!(inbox, b"kept came");
             drop(peer);
             assert_eq!(stream.read_more(&mut inbox, 9, None).await.expect("end"), 0);

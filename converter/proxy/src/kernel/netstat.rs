@@ -59,9 +59,7 @@ fn syn_cookies(netstat: &str) -> u64 {
 
 /// The names and numbers of a group: it has a line of names, and one of numbers in the same order.
 fn group<'t>(netstat: &'t str, group: &'t str) -> impl Iterator<Item = (&'t str, u64)> {
-    let mut lines = netstat
-        .lines()
-        .filter_map(move |line| line.strip_prefix(group));
+    let mut lines = netstat.lines().filter_map(move |line| line.strip_prefix(group));
     let names = lines.next().unwrap_or_default().split_whitespace();
     let numbers = lines.next().unwrap_or_default().split_whitespace();
     names.zip(numbers.map(|number| number.parse().unwrap_or(0)))
@@ -90,11 +88,7 @@ mod tests {
     fn what_is_not_there_counts_nothing() {
         let texts = ["", OTHERS, "MPTcpExt: DSSNotMatching\n"];
         for text in texts {
-            assert_eq!(
-                MptcpCounters::parse(text),
-                MptcpCounters::default(),
-                "{text}"
-            );
+            assert_eq!(MptcpCounters::parse(text), MptcpCounters::default(), "{text}");
         }
         let some = MptcpCounters::parse("MPTcpExt: DSSNotMatching\nMPTcpExt: 3\n");
         assert_eq!(some.retransmissions, 0);
@@ -124,8 +118,7 @@ mod tests {
     }
     #[test]
     fn syn_cookies_are_found_by_their_name() {
-        let text =
-            "TcpExt: SyncookiesRecv SyncookiesSent X\nTcpExt: 1 42 3\nIpExt: A B\nIpExt: 5 6\n";
+        let text = "TcpExt: SyncookiesRecv SyncookiesSent X\nTcpExt: 1 42 3\nIpExt: A B\nIpExt: 5 6\n";
         assert_eq!(syn_cookies(text), 42);
         assert_eq!(syn_cookies("TcpExt: A\nTcpExt: 1\n"), 0);
         assert_eq!(syn_cookies(""), 0);

@@ -167,10 +167,7 @@ fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
     let no_route = || io::Error::other("rtnetlink answers with no route");
     let route = Some(&answer.body).filter(|_| answer.kind == libc::RTM_NEWROUTE);
     Ok(
-        match route
-            .and_then(|route| route.get(ROUTE_TYPE))
-            .ok_or_else(no_route)?
-        {
+        match route.and_then(|route| route.get(ROUTE_TYPE)).ok_or_else(no_route)? {
             &libc::RTN_UNICAST => RouteKind::Unicast,
             &libc::RTN_LOCAL => RouteKind::Own,
             &libc::RTN_BROADCAST | &libc::RTN_ANYCAST | &libc::RTN_MULTICAST => RouteKind::Group,
@@ -181,9 +178,7 @@ fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
 
 fn refused(error: io::Error) -> io::Result<RouteKind> {
     match error.raw_os_error() {
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => {
-            Ok(RouteKind::Unreachable)
-        }
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => Ok(RouteKind::Unreachable),
         // The kernel has no such family (net/core/rtnetlink.c, rtnetlink_rcv_msg): ipv6.disable=1.
         Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Ok(RouteKind::Unreachable),
         _ => Err(error),
@@ -215,13 +210,7 @@ mod tests {
             body: vec![0; ROUTE_TYPE],
         };
         let others = answer(libc::RTM_NEWLINK, libc::RTN_UNICAST);
-        for message in [
-            error(0),
-            error(libc::ENOBUFS),
-            error(libc::EPERM),
-            Ok(cut),
-            Ok(others),
-        ] {
+        for message in [error(0), error(libc::ENOBUFS), error(libc::EPERM), Ok(cut), Ok(others)] {
             let text = format!("{message:?}");
             assert!(kind(message).is_err(), "{text}");
         }

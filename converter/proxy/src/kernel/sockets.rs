@@ -23,16 +23,8 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
-    let protocol = if mptcp {
-        Protocol::MPTCP
-    } else {
-        Protocol::TCP
-    };
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM.nonblocking(),
-        Some(protocol),
-    )?;
+    let protocol = if mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(protocol))?;
     Ok(socket)
 }
 

@@ -8,9 +8,7 @@ use std::sync::Once;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::TcpStream;
 
-use tributary_sys::packet_filter::{
-    WHOLE, and, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
-};
+use tributary_sys::packet_filter::{WHOLE, and, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take};
 
 // Offsets within a TCP header (RFC 9293 section 3.1).
 const SOURCE: u32 = 0;
@@ -45,8 +43,7 @@ impl SynAckWatch {
         };
         let mut packet = [0; 256];
         while let Ok(length) = socket.read(&mut packet) {
-            if let Some(options) = options(tcp_header(&packet[..length], own.is_ipv4()), own.port())
-            {
+            if let Some(options) = options(tcp_header(&packet[..length], own.is_ipv4()), own.port()) {
                 return options.to_vec();
             }
         }
@@ -86,9 +83,7 @@ fn filter(server: SocketAddr) -> [SockFilter; 8] {
 
 fn tcp_header(packet: &[u8], ipv4: bool) -> &[u8] {
     let skip = if ipv4 {
-        packet
-            .first()
-            .map_or(0, |first| usize::from(first & 0xf) * 4)
+        packet.first().map_or(0, |first| usize::from(first & 0xf) * 4)
     } else {
         0
     };

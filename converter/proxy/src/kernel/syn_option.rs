@@ -50,10 +50,7 @@ impl SynOption {
         let options = LruTable::new(MOST)?;
         let program = bpf::load(&program(&options))?;
         let link = bpf::attach(program.as_fd(), group.as_fd())?;
-        Ok(Self {
-            options,
-            _link: link,
-        })
+        Ok(Self { options, _link: link })
     }
 
     /// Has the SYN of `socket`, which is of TCP and has not connected yet, tell of `destination`.
@@ -69,9 +66,7 @@ impl SynOption {
 fn own_group() -> io::Result<PathBuf> {
     let none = || io::Error::other("there are no control groups of version 2 (cgroups(7))");
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let mounted = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let mounted = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mount = mounted
         .filter(|fields| fields.get(2) == Some(&"cgroup2"))
         .find_map(|fields| fields.get(1).map(PathBuf::from))

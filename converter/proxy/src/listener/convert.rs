@@ -5,9 +5,7 @@ use std::time::{Duration, Instant as Clock};
 
 use tokio::time::Instant;
 use tributary_proto::convert::server::{self, Refusal};
-use tributary_proto::convert::{
-    CLOSING, Connect, ErrorTlv, READY, Request, SUPPORTED_TCP_EXTENSIONS,
-};
+use tributary_proto::convert::{CLOSING, Connect, ErrorTlv, READY, Request, SUPPORTED_TCP_EXTENSIONS};
 
 use super::{PIECE, ReadMessageError, SHORT, read_message};
 use crate::config;
@@ -97,9 +95,7 @@ async fn answer(
 fn unwelcome(conn: &Conn, request: &Request) -> Option<ErrorTlv> {
     let client = conn.client.ip();
     match &request.cookie {
-        None => Some(ErrorTlv::MissingCookie(
-            conn.context.shared.cookies.make(client),
-        )),
+        None => Some(ErrorTlv::MissingCookie(conn.context.shared.cookies.make(client))),
         Some(cookie) if conn.context.shared.cookies.check(client, cookie) => None,
         Some(_) => Some(ErrorTlv::NotAuthorized),
     }
@@ -128,11 +124,7 @@ async fn convert(
     } else {
         early.into()
     };
-    let spare = conn
-        .context
-        .dialer
-        .fd_permit()
-        .filter(|_| connect.extended());
+    let spare = conn.context.dialer.fd_permit().filter(|_| connect.extended());
     let watch = spare.map(|spare| (SynAckWatch::open(connect.target), spare));
     let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
@@ -194,9 +186,7 @@ fn tlv(error: &DialError) -> ErrorTlv {
     match error {
         DialError::Forbidden(_) => ErrorTlv::NotAuthorized,
         DialError::Reset => ErrorTlv::ConnectionReset,
-        DialError::Unreachable(icmp) => ErrorTlv::DestinationUnreachable {
-            icmp_code: icmp.code,
-        },
+        DialError::Unreachable(icmp) => ErrorTlv::DestinationUnreachable { icmp_code: icmp.code },
         DialError::Exhausted => ErrorTlv::ResourceExceeded { delay: SHORT },
         // Of this server: without a delay, so that others are asked for as before.
         DialError::NoSuchName

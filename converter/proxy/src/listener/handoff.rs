@@ -9,16 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant as Clock;
 
-use handoff_front::{
-    AnswerEnd, HandoffError, Links, Outcome as Transfer, RequestRouter, hand_over,
-};
+use handoff_front::{AnswerEnd, HandoffError, Links, Outcome as Transfer, RequestRouter, hand_over};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_proto::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
-use super::http::{
-    AfterExchange, ClientBuffer, Next, end, exchange, next_request, refuse, tunnel, while_watching,
-};
+use super::http::{AfterExchange, ClientBuffer, Next, end, exchange, next_request, refuse, tunnel, while_watching};
 use crate::config::Handoff;
 use crate::io::conn::{Conn, DrainNotice};
 use crate::io::stream::ResetOnDrop;
@@ -113,9 +109,7 @@ impl<'a> Client<'a> {
             }
             Choice::HandOver(to) => match self.hand_over(&request, to).await {
                 HandoffState::Back(client) => Some(client),
-                HandoffState::Stayed(client) => {
-                    client.relay(request, to, HandoffDecision::Relayed).await
-                }
+                HandoffState::Stayed(client) => client.relay(request, to, HandoffDecision::Relayed).await,
                 HandoffState::Gone => None,
             },
             Choice::Relay(to) => self.relay(request, to, HandoffDecision::Relayed).await,
@@ -144,14 +138,7 @@ impl<'a> Client<'a> {
         match choose_unseen(client, self.handoff, load) {
             Some(to) if self.buffer.inbox.starts_with(HTTP2_HEAD) => {
                 self.conn.metrics().count_handoff(HandoffDecision::Relayed);
-                tunnel(
-                    self.conn,
-                    &http(self.handoff, to),
-                    self.buffer.inbox,
-                    &[],
-                    None,
-                )
-                .await;
+                tunnel(self.conn, &http(self.handoff, to), self.buffer.inbox, &[], None).await;
             }
             _ => self.refuse(refused, Clock::now()).await,
         }
@@ -162,12 +149,7 @@ impl<'a> Client<'a> {
         refuse(self.conn, refused, "", since).await;
     }
 
-    async fn relay(
-        mut self,
-        request: ClientRequest,
-        to: usize,
-        decision: HandoffDecision,
-    ) -> Option<Self> {
+    async fn relay(mut self, request: ClientRequest, to: usize, decision: HandoffDecision) -> Option<Self> {
         // More of it may have come while it was to be handed over.
         if let Err(refused) = self.buffer.reserve(&self.conn, &request.request) {
             self.refuse(refused, request.since).await;
@@ -185,15 +167,7 @@ impl<'a> Client<'a> {
         let server = http(self.handoff, to);
         let before = self.conn.bytes().1;
         let (conn, buffer, idle_upstream) = (&self.conn, &mut self.buffer, &mut self.idle_upstream);
-        let left = exchange(
-            conn,
-            buffer,
-            idle_upstream,
-            &for_origin,
-            Some(&server),
-            request.since,
-        )
-        .await;
+        let left = exchange(conn, buffer, idle_upstream, &for_origin, Some(&server), request.since).await;
         if matches!(left, AfterExchange::KeepAlive | AfterExchange::Close) {
             let down = self.conn.bytes().1 - before;
             self.estimator.answered(&request.estimate, down, true);
@@ -275,12 +249,9 @@ impl RequestRouter for HandedOffClient<'_> {
         let down = &self.conn.stats().down;
         down.fetch_add(sent, Ordering::Relaxed);
         self.conn.record_request(&self.outcome("handed-over", by));
-        self.conn
-            .metrics()
-            .count_handoff(HandoffDecision::HandedOver);
+        self.conn.metrics().count_handoff(HandoffDecision::HandedOver);
         let is_whole = end == AnswerEnd::Whole;
-        self.estimator
-            .answered(&self.estimate.get(), sent, is_whole);
+        self.estimator.answered(&self.estimate.get(), sent, is_whole);
         self.since.set(Clock::now());
     }
 
@@ -289,8 +260,7 @@ impl RequestRouter for HandedOffClient<'_> {
         if self.conn.context.is_draining() {
             return None;
         }
-        let (request, head): (Request, usize) =
-            parse_request(bytes, &self.conn.context.http).ok()??;
+        let (request, head): (Request, usize) = parse_request(bytes, &self.conn.context.http).ok()??;
         let estimate = self.estimator.estimate(&request, self.handoff);
         let (came, expected) = (bytes.len() - head, estimate.expected);
         let chosen = choose(&request, came, expected, self.handoff, |back_end| {

@@ -30,9 +30,7 @@ fn convert_error(refusal: NotAdmitted) -> ErrorTlv {
     match refusal {
         NotAdmitted::UnknownClient => ErrorTlv::NotAuthorized,
         NotAdmitted::Full | NotAdmitted::Buffered => ErrorTlv::ResourceExceeded { delay: FULL },
-        NotAdmitted::ClientFull | NotAdmitted::ClientBuffered => {
-            ErrorTlv::ResourceExceeded { delay: SHORT }
-        }
+        NotAdmitted::ClientFull | NotAdmitted::ClientBuffered => ErrorTlv::ResourceExceeded { delay: SHORT },
     }
 }
 

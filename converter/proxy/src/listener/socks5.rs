@@ -6,8 +6,8 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_proto::http::Authority;
 use tributary_proto::socks5::{
-    AuthMethod, Code, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting,
-    parse_login, parse_request,
+    AuthMethod, Code, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting, parse_login,
+    parse_request,
 };
 
 use super::{ReadMessageError, read_message};
@@ -40,9 +40,7 @@ impl From<ReadMessageError<ProtocolError>> for NegotiationError {
     fn from(error: ReadMessageError<ProtocolError>) -> Self {
         let last = match &error {
             ReadMessageError::Fault(fault) => fault.reply().unwrap_or_default(),
-            ReadMessageError::ClientGone
-            | ReadMessageError::TimedOut
-            | ReadMessageError::NoMemory => Vec::new(),
+            ReadMessageError::ClientGone | ReadMessageError::TimedOut | ReadMessageError::NoMemory => Vec::new(),
         };
         Self {
             name: error.name(),
@@ -51,11 +49,7 @@ impl From<ReadMessageError<ProtocolError>> for NegotiationError {
     }
 }
 
-async fn negotiate(
-    conn: &Conn,
-    inbox: &mut Vec<u8>,
-    deadline: Instant,
-) -> Result<Request, NegotiationError> {
+async fn negotiate(conn: &Conn, inbox: &mut Vec<u8>, deadline: Instant) -> Result<Request, NegotiationError> {
     let gone = |_| NegotiationError {
         name: "client-gone",
         last: Vec::new(),
@@ -73,10 +67,7 @@ async fn negotiate(
             last: AuthMethod::NoneAcceptable.encode().to_vec(),
         });
     }
-    conn.stream
-        .send(&method.encode(), Some(deadline))
-        .await
-        .map_err(gone)?;
+    conn.stream.send(&method.encode(), Some(deadline)).await.map_err(gone)?;
     if method == AuthMethod::UserPassword {
         let login = read_message(conn, inbox, deadline, parse_login).await?;
         if !is_user(conn, &login) {
@@ -137,14 +128,11 @@ async fn connect(mut conn: Box<Conn>, request: Request, early: Vec<u8>, since: C
 fn code(error: &DialError) -> Code {
     match error {
         DialError::Forbidden(_) => Code::NotAllowed,
-        DialError::NoSuchName | DialError::NamesFailed | DialError::TimedOut => {
-            Code::HostUnreachable
-        }
+        DialError::NoSuchName | DialError::NamesFailed | DialError::TimedOut => Code::HostUnreachable,
         DialError::Reset => Code::ConnectionRefused,
         DialError::Unreachable(_) => Code::NetworkUnreachable,
-        DialError::Exhausted
-        | DialError::GatewayUnavailable
-        | DialError::GatewayFailed
-        | DialError::System => Code::GeneralFailure,
+        DialError::Exhausted | DialError::GatewayUnavailable | DialError::GatewayFailed | DialError::System => {
+            Code::GeneralFailure
+        }
     }
 }

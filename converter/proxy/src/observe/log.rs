@@ -146,10 +146,7 @@ struct Lines {
 
 impl Lines {
     fn to(out: Box<dyn Write + Send>) -> Self {
-        Self {
-            out,
-            rest: Vec::new(),
-        }
+        Self { out, rest: Vec::new() }
     }
 
     /// Writes `batch`; on an error also says how many of its lines are lost.
@@ -169,10 +166,7 @@ impl Lines {
             (&[][..], &waiting[written..])
         };
         self.rest = begun.to_vec();
-        Err((
-            error,
-            lost.split_inclusive(|&byte| byte == b'\n').count() as u64,
-        ))
+        Err((error, lost.split_inclusive(|&byte| byte == b'\n').count() as u64))
     }
 }
 
@@ -257,10 +251,7 @@ mod tests {
             lines.write(b"last\n").expect("room");
             let text = disk.text();
             let whole = &["one", "two", "six"][..3.min(text.lines().count() - 1)];
-            assert_eq!(
-                text.lines().collect::<Vec<_>>(),
-                [whole, &["last"]].concat()
-            );
+            assert_eq!(text.lines().collect::<Vec<_>>(), [whole, &["last"]].concat());
             assert_eq!(whole.len() as u64 + lost, 4, "{room}");
         }
     }

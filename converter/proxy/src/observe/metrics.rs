@@ -79,22 +79,10 @@ impl Default for Metrics {
             accepted: add(r, "connections", "Client connections accepted"),
             outcomes: add(r, "outcomes", "How requests and connections ended"),
             bytes: measured(r, "relayed", Unit::Bytes, "Bytes relayed", By::default()),
-            sessions: add(
-                r,
-                "mptcp_sessions",
-                "Client connections with MPTCP that ended",
-            ),
-            plain_tcp: add(
-                r,
-                "plain_tcp_sessions",
-                "Client connections without MPTCP that ended",
-            ),
+            sessions: add(r, "mptcp_sessions", "Client connections with MPTCP that ended"),
+            plain_tcp: add(r, "plain_tcp_sessions", "Client connections without MPTCP that ended"),
             subflows: add(r, "mptcp_subflows", "Subflows of ended sessions"),
-            joins: add(
-                r,
-                "mptcp_joins",
-                "Subflows of ended sessions beyond the first",
-            ),
+            joins: add(r, "mptcp_joins", "Subflows of ended sessions beyond the first"),
             fallbacks: add(r, "mptcp_fallbacks", "Sessions that fell back to TCP"),
             bytes_retransmitted: measured(
                 r,
@@ -111,11 +99,7 @@ impl Default for Metrics {
                 By::default(),
             ),
             path_retransmissions: add(r, "path_retransmissions", "Segments sent again, by path"),
-            offloaded: add(
-                r,
-                "offloaded",
-                "Client connections that were offloaded to the kernel",
-            ),
+            offloaded: add(r, "offloaded", "Client connections that were offloaded to the kernel"),
             not_offloaded: add(
                 r,
                 "not_offloaded",
@@ -132,11 +116,7 @@ impl Default for Metrics {
                 "Times that accepting paused, out of descriptors or memory",
             ),
             early_syns: EarlySyns::add(r),
-            early_waiting: add(
-                r,
-                "early_waiting",
-                "Early connections that wait for their client",
-            ),
+            early_waiting: add(r, "early_waiting", "Early connections that wait for their client"),
             reused_upstreams: add(r, "reused_upstreams", "Requests on used connections"),
             dial_seconds: measured(
                 r,
@@ -146,18 +126,8 @@ impl Default for Metrics {
                 seconds,
             ),
             open: add(r, "open_connections", "Client connections that are open"),
-            buffered: measured(
-                r,
-                "buffered",
-                Unit::Bytes,
-                "Held for slow readers",
-                Gauge::default(),
-            ),
-            log_lines_dropped: add(
-                r,
-                "log_lines_dropped",
-                "Lines of the access log that were lost",
-            ),
+            buffered: measured(r, "buffered", Unit::Bytes, "Held for slow readers", Gauge::default()),
+            log_lines_dropped: add(r, "log_lines_dropped", "Lines of the access log that were lost"),
             handoff_requests: add(
                 r,
                 "handoff_requests",
@@ -185,16 +155,8 @@ pub struct EarlySyns {
 impl EarlySyns {
     fn add(r: &mut Registry) -> Self {
         Self {
-            by_outcome: add(
-                r,
-                "early_syns",
-                "SYNs at listeners with early_syn, by outcome",
-            ),
-            abandoned: add(
-                r,
-                "early_abandoned",
-                "Early connections whose client did not come",
-            ),
+            by_outcome: add(r, "early_syns", "SYNs at listeners with early_syn, by outcome"),
+            abandoned: add(r, "early_abandoned", "Early connections whose client did not come"),
         }
     }
 
@@ -369,10 +331,7 @@ impl ListenerMetrics {
             self.whole.inc();
             return;
         }
-        let labels = [
-            ("listener", self.listener.clone()),
-            ("outcome", outcome.to_owned()),
-        ];
+        let labels = [("listener", self.listener.clone()), ("outcome", outcome.to_owned())];
         self.outcomes.get_or_create(&labels).inc();
     }
 }
@@ -382,10 +341,7 @@ impl Metrics {
     pub fn count_offload(&self, refusal: Option<&'static str>) {
         match refusal {
             None => self.offloaded.inc(),
-            Some(reason) => self
-                .not_offloaded
-                .get_or_create(&[("reason", reason)])
-                .inc(),
+            Some(reason) => self.not_offloaded.get_or_create(&[("reason", reason)]).inc(),
         };
     }
 
@@ -397,9 +353,7 @@ impl Metrics {
 
     /// Counts a request at a listener of kind `handoff` that could not be handed over.
     pub fn count_handoff_failure(&self, reason: &'static str) {
-        self.handoff_failures
-            .get_or_create(&[("reason", reason)])
-            .inc();
+        self.handoff_failures.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// The counters of early SYN forwarding.
@@ -430,11 +384,9 @@ impl Metrics {
     /// An MPTCP session ended.
     pub fn add_session(&self, multipath: &Multipath) {
         self.sessions.inc();
-        self.joins
-            .inc_by(multipath.subflows.len().saturating_sub(1) as u64);
+        self.joins.inc_by(multipath.subflows.len().saturating_sub(1) as u64);
         self.fallbacks.inc_by(u64::from(multipath.fallback));
-        self.bytes_retransmitted
-            .inc_by(multipath.bytes_retransmitted);
+        self.bytes_retransmitted.inc_by(multipath.bytes_retransmitted);
     }
 
     /// One of its subflows.

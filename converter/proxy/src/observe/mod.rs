@@ -341,10 +341,7 @@ mod tests {
 
     #[test]
     fn those_that_moved_most_are_seen_first_of_however_many() {
-        let registry = Arc::new(ConnectionRegistry::new(
-            Metrics::default(),
-            AccessLog::default(),
-        ));
+        let registry = Arc::new(ConnectionRegistry::new(Metrics::default(), AccessLog::default()));
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         for count in [0, 1, AT_A_TIME - 1, AT_A_TIME, 2 * AT_A_TIME + 1] {
             let open: Vec<_> = (0..count)
@@ -354,13 +351,7 @@ mod tests {
                     account
                 })
                 .collect();
-            let moved = |most| -> Vec<_> {
-                registry
-                    .snapshot(most)
-                    .iter()
-                    .map(|each| each.up_bytes)
-                    .collect()
-            };
+            let moved = |most| -> Vec<_> { registry.snapshot(most).iter().map(|each| each.up_bytes).collect() };
             let expected: Vec<_> = (0..count as u64).rev().collect();
             assert_eq!(moved(usize::MAX), expected);
             assert_eq!(moved(3), expected[..count.min(3)]);

@@ -12,8 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tributary_offload::{
-    Checkpoint, NotQuiescent, Pause, SlowStartDetector, begin_dropping_data, check_quiescent,
-    checkpoint_both, release,
+    Checkpoint, NotQuiescent, Pause, SlowStartDetector, begin_dropping_data, check_quiescent, checkpoint_both, release,
 };
 use tributary_sys::{TcpInfo, wait_for_packets_under_way};
 
@@ -43,16 +42,11 @@ impl<'a> OffloadAttempt<'a> {
     }
 
     /// Checkpoints both sockets. On an error both receive data again, and [`Self::give_up`] ends the pause.
-    pub async fn checkpoint(
-        &self,
-        passed: impl Fn() -> u64,
-    ) -> Result<[Checkpoint; 2], NotQuiescent> {
+    pub async fn checkpoint(&self, passed: impl Fn() -> u64) -> Result<[Checkpoint; 2], NotQuiescent> {
         self.pause(passed).await?;
         let rest = self.drop_incoming_data().await;
         if rest.is_err() {
-            self.sockets
-                .iter()
-                .try_for_each(|socket| release(*socket))?;
+            self.sockets.iter().try_for_each(|socket| release(*socket))?;
         }
         rest?;
         checkpoint_both(self.both())
@@ -132,11 +126,7 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// Waits until slow start is over between two sockets and at least `least` bytes have passed; `passed` counts them. It never
 /// wakes its task: the relay polls it whenever it moves bytes. Returns the kernel's error, such as that of a connection that
 /// was reset.
-pub async fn slow_start_is_over(
-    sockets: [&TcpStream; 2],
-    passed: impl Fn() -> u64,
-    least: u64,
-) -> io::Result<()> {
+pub async fn slow_start_is_over(sockets: [&TcpStream; 2], passed: impl Fn() -> u64, least: u64) -> io::Result<()> {
     let begun = Instant::now();
     let (mut detector, mut next) = (SlowStartDetector::default(), begun);
     poll_fn(|_| {

@@ -104,12 +104,7 @@ impl Offloader {
 
     /// Ready when the kernel has taken over; never if that is not possible. `flushed`: whether the relay has written all that
     /// it read.
-    pub async fn offload(
-        &self,
-        pair: &Pair<'_>,
-        flushed: &Cell<bool>,
-        metrics: &Metrics,
-    ) -> (Connection, Path) {
+    pub async fn offload(&self, pair: &Pair<'_>, flushed: &Cell<bool>, metrics: &Metrics) -> (Connection, Path) {
         let mut refusal = NotOffloaded::never_quiescent();
         for _ in 0..TRIES {
             match self.try_offload(pair, flushed).await {
@@ -268,8 +263,7 @@ fn ended([client, server]: &[Seen; 2]) -> RelayResult {
 
 /// The number of a device. Raises [`io::ErrorKind::NotFound`] if there is none of this name.
 fn number(device: &str) -> io::Result<u32> {
-    device_number(device)
-        .map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+    device_number(device).map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
 }
 
 /// A permanent reason.
@@ -289,10 +283,7 @@ impl NotOffloaded {
     /// The route to this end leads to a device that is not in the settings.
     pub fn elsewhere(end: SocketAddr) -> Self {
         let why = format!("{end} is not behind a device of offload.devices");
-        Self {
-            name: "device",
-            why,
-        }
+        Self { name: "device", why }
     }
 
     fn new(name: &'static str, why: &str) -> Self {

@@ -108,10 +108,7 @@ impl Admission {
         let mut clients = self.clients();
         let known = clients.entry(client).or_insert_with(|| Client {
             connections: 0,
-            budget: Arc::new(Budget::share(
-                &self.budget,
-                config.limits.most_buffered_per_client(),
-            )),
+            budget: Arc::new(Budget::share(&self.budget, config.limits.most_buffered_per_client())),
         });
         if known.connections >= config.limits.connections_per_client {
             return Err(NotAdmitted::ClientFull);
@@ -219,19 +216,13 @@ mod tests {
             admission.admit(ip("10.0.0.1"), &Config::default(), 9).err(),
             Some(NotAdmitted::UnknownClient)
         );
-        assert!(
-            admission
-                .admit(ip("127.0.0.1"), &Config::default(), 9)
-                .is_ok()
-        );
+        assert!(admission.admit(ip("127.0.0.1"), &Config::default(), 9).is_ok());
     }
 
     #[test]
     fn a_client_has_its_limit_and_a_place_is_free_again_when_it_was_left() {
         let admission = Arc::new(Admission::new(&Limits::default()));
-        let first = admission
-            .admit(ip("2001:db8::1"), &config(), 9)
-            .expect("one");
+        let first = admission.admit(ip("2001:db8::1"), &config(), 9).expect("one");
         let _second = admission
             .admit(ip("2001:db8::2:1"), &config(), 9)
             .expect("two of one /64");

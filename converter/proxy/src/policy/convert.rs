@@ -20,10 +20,7 @@ pub struct Cookies(Mutex<(CookieKeys, Instant)>);
 impl Cookies {
     /// Raises what getrandom(2) does.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Mutex::new((
-            CookieKeys::new(secret()?),
-            Instant::now(),
-        ))))
+        Ok(Self(Mutex::new((CookieKeys::new(secret()?), Instant::now()))))
     }
 
     /// The cookie of the client at this address.
@@ -113,10 +110,7 @@ mod tests {
             ("10.9.0.1", &["[::ffff:10.8.0.1]:1"], false),
         ] {
             let client = client.parse().expect("address");
-            let source_route: Vec<_> = source_route
-                .iter()
-                .map(|each| each.parse().expect("one"))
-                .collect();
+            let source_route: Vec<_> = source_route.iter().map(|each| each.parse().expect("one")).collect();
             let allowed = may_name(client, &source_route, config.gateway.as_ref());
             assert_eq!(allowed, expected, "{client} {source_route:?}");
             assert!(!may_name(client, &source_route, None));

@@ -39,10 +39,7 @@ mod tests {
     #[test]
     fn so_many_pass_and_no_more_within_the_second() {
         let limit = RateLimit::per_second(3);
-        assert_eq!(
-            [(); 5].map(|()| limit.take()),
-            [true, true, true, false, false]
-        );
+        assert_eq!([(); 5].map(|()| limit.take()), [true, true, true, false, false]);
         limit.since.set(
             Instant::now()
                 .checked_sub(Duration::from_secs(1))

@@ -71,19 +71,13 @@ mod tests {
     #[test]
     fn a_mapped_address_that_nobody_made_canonical_is_refused() {
         let target = "[::ffff:1.1.1.1]:80".parse().expect("address");
-        assert_eq!(
-            forbidden(target, &Targets::default()),
-            Some(Forbidden::Special)
-        );
+        assert_eq!(forbidden(target, &Targets::default()), Some(Forbidden::Special));
     }
 
     #[test]
     fn what_is_allowed_is_allowed_and_what_is_denied_is_the_stronger() {
         let targets = Targets {
-            allow: vec![
-                "10.0.0.0/8".parse().expect("net"),
-                "64:ff9b::/96".parse().expect("net"),
-            ],
+            allow: vec!["10.0.0.0/8".parse().expect("net"), "64:ff9b::/96".parse().expect("net")],
             deny: vec![
                 "10.9.0.0/16".parse().expect("net"),
                 "203.0.113.0/24".parse().expect("net"),
@@ -94,24 +88,15 @@ mod tests {
         assert_eq!(judge("64:ff9b::10.1.0.1", &targets), None);
         assert_eq!(judge("10.9.0.1", &targets), Some(Forbidden::Denied));
         assert_eq!(judge("203.0.113.2", &targets), Some(Forbidden::Denied));
-        assert_eq!(
-            judge("64:ff9b::203.0.113.2", &targets),
-            Some(Forbidden::Denied)
-        );
-        assert_eq!(
-            judge("64:ff9b::127.0.0.1", &targets),
-            Some(Forbidden::Special)
-        );
+        assert_eq!(judge("64:ff9b::203.0.113.2", &targets), Some(Forbidden::Denied));
+        assert_eq!(judge("64:ff9b::127.0.0.1", &targets), Some(Forbidden::Special));
     }
 
     #[test]
     fn ports_that_are_nobodys_business_are_refused() {
         for port in [0, 25] {
             let target = SocketAddr::new("1.1.1.1".parse().expect("address"), port);
-            assert_eq!(
-                forbidden(target, &Targets::default()),
-                Some(Forbidden::Port)
-            );
+            assert_eq!(forbidden(target, &Targets::default()), Some(Forbidden::Port));
         }
     }
 

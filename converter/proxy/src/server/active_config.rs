@@ -137,9 +137,8 @@ fn next_hops(config: &Config, old: Option<&ActiveConfig>) -> Result<NextHops, Fa
     let Some(gateway) = &config.gateway else {
         return Ok(NextHops::default());
     };
-    NextHops::new(gateway, old.map(|old| old.next_hops.as_ref())).map_err(|error| {
-        Failure::from_io("gateway.syn_option (needs CAP_BPF, CAP_NET_ADMIN)", &error)
-    })
+    NextHops::new(gateway, old.map(|old| old.next_hops.as_ref()))
+        .map_err(|error| Failure::from_io("gateway.syn_option (needs CAP_BPF, CAP_NET_ADMIN)", &error))
 }
 
 /// The same as before if nothing about it has changed: connections and learned sizes are kept.
@@ -184,11 +183,7 @@ fn socket(
     old: Option<&ActiveConfig>,
     inherited: &mut InheritedSockets,
 ) -> Result<(Arc<TcpListener>, bool), Failure> {
-    if let Some(same) = old.and_then(|old| {
-        old.bound
-            .iter()
-            .find(|each| each.listen.address == listen.address)
-    }) {
+    if let Some(same) = old.and_then(|old| old.bound.iter().find(|each| each.listen.address == listen.address)) {
         let kept = &same.listen;
         if made_for(kept) == made_for(listen) {
             return Ok((Arc::clone(&same.socket), same.is_ours));
@@ -214,19 +209,13 @@ fn socket(
             return Err(Failure::new(Exit::Usage, message));
         }
     }
-    made.map(|socket| (Arc::new(socket.into()), true))
-        .map_err(failed)
+    made.map(|socket| (Arc::new(socket.into()), true)).map_err(failed)
 }
 
 /// What a listener's socket cannot change.
 fn made_for(listen: &Listen) -> (&'static str, bool, bool, bool) {
     let kind = listen.kind.name();
-    (
-        kind,
-        listen.tproxy().is_some(),
-        listen.mptcp,
-        listen.offload,
-    )
+    (kind, listen.tproxy().is_some(), listen.mptcp, listen.offload)
 }
 
 /// The address of a listener that `old` has at the same port, and that has to go for this one.
@@ -278,12 +267,7 @@ fn most_connections(config: &Config) -> Result<usize, Failure> {
             ),
         ));
     }
-    let room = room(
-        files,
-        early,
-        workers(config) as u64,
-        config.listen.len() as u64,
-    );
+    let room = room(files, early, workers(config) as u64, config.listen.len() as u64);
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     match config.limits.connections {
         Some(wanted) if wanted > room => Err(Failure::new(
@@ -348,10 +332,7 @@ mod tests {
                 let room = room(files, early, workers, listeners);
                 let threads = workers * (PER_WORKER + listeners);
                 let all = RESERVED + early + threads + files / SPARE + room * PER_CONNECTION;
-                assert!(
-                    room == 0 || all <= files,
-                    "{files}, {early}, {workers}, {listeners}"
-                );
+                assert!(room == 0 || all <= files, "{files}, {early}, {workers}, {listeners}");
             }
         }
         assert_eq!(room(1024, 0, 2, 3), 373);

@@ -24,10 +24,7 @@ impl Service {
         ]);
         match self.activate_file() {
             Ok(()) => {
-                let entered = self
-                    .pool
-                    .set_phase(Phase::Serving(Arc::clone(&self.active)))
-                    .await;
+                let entered = self.pool.set_phase(Phase::Serving(Arc::clone(&self.active))).await;
                 match entered {
                     Ok(()) => tracing::info!("reloaded: {} listeners", self.active.bound.len()),
                     Err(error) => tracing::error!("reloaded, but not in whole: {error}"),
@@ -52,16 +49,10 @@ impl Service {
                 "timeouts.unused",
                 config.timeouts.unused != self.active.config.timeouts.unused,
             ),
-            (
-                "control.socket",
-                config.control != self.active.config.control,
-            ),
+            ("control.socket", config.control != self.active.config.control),
         ] {
             if changed {
-                return Err(Failure::new(
-                    Exit::Usage,
-                    format!("{key} can change by a restart only"),
-                ));
+                return Err(Failure::new(Exit::Usage, format!("{key} can change by a restart only")));
             }
         }
         let inherited = &mut InheritedSockets::default();
@@ -122,10 +113,7 @@ impl Service {
             ShutdownReason::Superseded(_) => (false, timeouts.hand_over),
         };
         let mut deadline = Instant::now() + timeout;
-        tracing::info!(
-            "ending: {} connections are open",
-            self.shared.admission.open()
-        );
+        tracing::info!("ending: {} connections are open", self.shared.admission.open());
         let is_over = || self.shared.admission.open() == 0 && !self.predecessor_is_there();
         while !is_over() && Instant::now() < deadline {
             tokio::select! {
@@ -151,9 +139,7 @@ impl Service {
         }
         self.pool.end();
         if !self.shared.registry.log.close(LAST_LINES) {
-            tracing::error!(
-                "the last lines of the access log are lost: {LAST_LINES:?} was not enough"
-            );
+            tracing::error!("the last lines of the access log are lost: {LAST_LINES:?} was not enough");
         }
         if left == 0 {
             return Ok(());

@@ -57,10 +57,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     raise_open_files();
-    let registry = Arc::new(ConnectionRegistry::new(
-        Metrics::default(),
-        AccessLog::default(),
-    ));
+    let registry = Arc::new(ConnectionRegistry::new(Metrics::default(), AccessLog::default()));
     let log = registry.log.open(config.log.access.as_deref())?;
     registry.log.take(log);
     let active = ActiveConfig::new(config, None, &mut inherited, &registry.metrics)?;
@@ -161,11 +158,7 @@ impl Service {
         );
         self.control.show()?;
         for bound in &self.active.bound {
-            tracing::info!(
-                "listening on {} ({})",
-                bound.listen.address,
-                bound.listen.label
-            );
+            tracing::info!("listening on {} ({})", bound.listen.address, bound.listen.label);
         }
         say_ready();
         notify(&[NotifyState::Ready]);
@@ -174,13 +167,7 @@ impl Service {
         }
         let mut watchdog = interval(sd_notify::watchdog_enabled().map_or(NEVER, |time| time / 3));
         let mut last_use = LastUse::now();
-        let mut look = interval(
-            self.active
-                .config
-                .timeouts
-                .unused
-                .map_or(NEVER, |timeout| timeout / 4),
-        );
+        let mut look = interval(self.active.config.timeouts.unused.map_or(NEVER, |timeout| timeout / 4));
         let end = loop {
             tokio::select! {
                 biased; // a successor that is ready takes over before another one is started in its place
@@ -232,8 +219,7 @@ impl Service {
         if let Some(successor) = self.successor.take() {
             successor.kill();
         }
-        let (ours, others): (Vec<_>, Vec<_>) =
-            self.active.bound.iter().partition(|bound| bound.is_ours);
+        let (ours, others): (Vec<_>, Vec<_>) = self.active.bound.iter().partition(|bound| bound.is_ours);
         let ours: Vec<_> = ours.iter().map(|bound| bound.socket.as_fd()).collect();
         let others = others.iter().map(|bound| bound.socket.as_fd());
         let metrics = self.metrics.as_ref().map(AsFd::as_fd);
@@ -326,11 +312,7 @@ fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatch
 
 /// Starts the threads, and waits until each is ready to accept.
 async fn start_pool(active: &Arc<ActiveConfig>, shared: &Arc<Shared>) -> io::Result<Pool> {
-    let mut pool = Pool::start(
-        workers(&active.config),
-        shared,
-        Phase::Serving(Arc::clone(active)),
-    )?;
+    let mut pool = Pool::start(workers(&active.config), shared, Phase::Serving(Arc::clone(active)))?;
     pool.wait_acks().await?;
     Ok(pool)
 }
@@ -367,10 +349,7 @@ impl LastUse {
     /// How long ago it was; `open` connections are open now. Connections that were accepted and ended since the last call
     /// count as a use now.
     fn age(&mut self, active: &ActiveConfig, open: usize) -> Duration {
-        let accepted = active
-            .bound
-            .iter()
-            .map(|bound| bound.counters.accepted.get());
+        let accepted = active.bound.iter().map(|bound| bound.counters.accepted.get());
         let accepted = accepted.sum();
         if open > 0 || accepted != self.accepted {
             *self = Self {

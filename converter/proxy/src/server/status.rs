@@ -215,10 +215,7 @@ fn is_of(path: &Path, predecessor: Option<&Predecessor>) -> bool {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -255,8 +252,7 @@ pub fn ask(path: &Path) -> Result<Status, Failure> {
             format!("no converter answers at {}: {what}", path.display()),
         )
     };
-    let mut stream =
-        StdUnixStream::connect(path).map_err(|error| unavailable(error.to_string()))?;
+    let mut stream = StdUnixStream::connect(path).map_err(|error| unavailable(error.to_string()))?;
     stream
         .set_read_timeout(Some(TIMEOUT))
         .map_err(|error| unavailable(error.to_string()))?;
@@ -321,9 +317,8 @@ async fn answer_scrape(stream: TcpStream, exposition: impl FnOnce() -> String) {
         ("404 Not Found", "metrics are at /metrics\n".to_owned())
     };
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {TYPE}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {TYPE}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream
         .send_and_linger(&[head.as_bytes(), body.as_bytes()].concat())
         .await;

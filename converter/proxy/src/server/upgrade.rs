@@ -89,27 +89,17 @@ impl Successor {
 }
 
 fn numbers(sockets: &[BorrowedFd<'_>]) -> String {
-    let numbers: Vec<String> = sockets
-        .iter()
-        .map(|fd| fd.as_raw_fd().to_string())
-        .collect();
+    let numbers: Vec<String> = sockets.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
     numbers.join(",")
 }
 
 /// Parses what [`numbers`] wrote.
 fn descriptors(numbers: &str) -> Vec<RawFd> {
-    numbers
-        .split(',')
-        .filter_map(|number| number.parse().ok())
-        .collect()
+    numbers.split(',').filter_map(|number| number.parse().ok()).collect()
 }
 
 fn keep_over_exec(sockets: &[BorrowedFd<'_>], keep: bool) -> io::Result<()> {
-    let flags = if keep {
-        FdFlags::empty()
-    } else {
-        FdFlags::CLOEXEC
-    };
+    let flags = if keep { FdFlags::empty() } else { FdFlags::CLOEXEC };
     for socket in sockets {
         fcntl_setfd(socket, flags)?;
     }
@@ -232,8 +222,7 @@ impl InheritedSockets {
                 continue;
             }
             if socket.is_ours {
-                let message =
-                    format!("{address}: {key} of a listener can change by a restart only");
+                let message = format!("{address}: {key} of a listener can change by a restart only");
                 return Err(Failure::new(Exit::Usage, message));
             }
             let has = if should_be { "without" } else { "with" };
@@ -261,8 +250,7 @@ impl InheritedSockets {
 /// The descriptors that the service manager announces to this process (`sd_listen_fds(3)`).
 fn announced() -> impl Iterator<Item = RawFd> {
     let number = |name| env::var(name).ok()?.parse::<RawFd>().ok();
-    let is_meant =
-        number("LISTEN_PID").and_then(|id| u32::try_from(id).ok()) == Some(process::id());
+    let is_meant = number("LISTEN_PID").and_then(|id| u32::try_from(id).ok()) == Some(process::id());
     let count = number("LISTEN_FDS").filter(|_| is_meant).unwrap_or(0);
     FIRST_PASSED..FIRST_PASSED.saturating_add(count)
 }

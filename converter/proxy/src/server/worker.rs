@@ -131,12 +131,7 @@ fn context(
 }
 
 /// Connects to servers for one thread.
-pub fn dialer(
-    active: &ActiveConfig,
-    shared: &Shared,
-    routes: Rc<Routes>,
-    hop_pool: Rc<IdlePool>,
-) -> Dialer {
+pub fn dialer(active: &ActiveConfig, shared: &Shared, routes: Rc<Routes>, hop_pool: Rc<IdlePool>) -> Dialer {
     Dialer::new(
         Names::new(&active.config.names.servers, &shared.system_files),
         routes,
@@ -157,9 +152,7 @@ impl HandoffLinksCache {
         self.0 = self
             .0
             .take()
-            .filter(|(settings, _)| {
-                wanted.is_some_and(|wanted| Arc::ptr_eq(settings, &wanted.settings))
-            })
+            .filter(|(settings, _)| wanted.is_some_and(|wanted| Arc::ptr_eq(settings, &wanted.settings)))
             .or_else(|| {
                 let wanted = wanted?;
                 let context = HandoffContext {
@@ -174,11 +167,7 @@ impl HandoffLinksCache {
 
 /// Serves with `active`: accept loops that it shares with the configuration before stay open. Returns the first error; all
 /// that works is done.
-async fn serve(
-    active: &Arc<ActiveConfig>,
-    context: &Rc<WorkerContext>,
-    loops: &mut Vec<AcceptLoop>,
-) -> io::Result<()> {
+async fn serve(active: &Arc<ActiveConfig>, context: &Rc<WorkerContext>, loops: &mut Vec<AcceptLoop>) -> io::Result<()> {
     let mut result = Ok(());
     let mut old = mem::take(loops);
     for bound in &active.bound {
@@ -279,11 +268,12 @@ impl Acceptor {
     fn handle_connection(&self, stream: TcpStream, client: SocketAddr, is_mptcp: bool) {
         self.listener.counters.accepted.inc();
         let stream = ResetOnDrop::new(stream);
-        match self.context.shared.admission.admit(
-            client.ip(),
-            &self.active.config,
-            self.active.most,
-        ) {
+        match self
+            .context
+            .shared
+            .admission
+            .admit(client.ip(), &self.active.config, self.active.most)
+        {
             Ok(permit) => {
                 let config = Arc::clone(&self.active.config);
                 let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));

@@ -38,14 +38,8 @@ pub struct Addresses<'a> {
 
 impl<'a> Addresses<'a> {
     /// Asks for the target's name, if it has one.
-    pub async fn of(
-        dialer: &'a Dialer,
-        target: &Authority,
-        options: &DialOptions,
-        config: &'a Config,
-    ) -> Self {
-        let (mut untried, mut answers, mut look_up) =
-            (Untried::default(), Answers::default(), None);
+    pub async fn of(dialer: &'a Dialer, target: &Authority, options: &DialOptions, config: &'a Config) -> Self {
+        let (mut untried, mut answers, mut look_up) = (Untried::default(), Answers::default(), None);
         match &target.host {
             Host::V4(four) => untried.add(vec![(*four).into()]),
             Host::V6(six) => untried.add(vec![(*six).into()]),
@@ -128,8 +122,7 @@ impl<'a> Addresses<'a> {
     }
 
     fn check(&self, address: SocketAddr, via_gateway: bool) -> Result<SocketAddr, DialError> {
-        self.dialer
-            .check(address, self.source, via_gateway, self.config)
+        self.dialer.check(address, self.source, via_gateway, self.config)
     }
 
     /// Whether no other one will be known.

@@ -53,9 +53,7 @@ async fn dial(
     let mut upstream = if let Some(begun) = begun {
         dialer.resume(begun, options, early, config).await
     } else if is_source_routed || conn.listener.listen.via_gateway {
-        dialer
-            .dial_via_gateway(target, options, early, config)
-            .await
+        dialer.dial_via_gateway(target, options, early, config).await
     } else {
         dialer.dial(target, options, early, config).await
     }?;

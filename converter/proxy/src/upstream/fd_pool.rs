@@ -57,10 +57,7 @@ impl FdPool {
 
     /// One, if there is one at this moment.
     pub fn one(&self) -> Option<FdPermit> {
-        Arc::clone(&self.single)
-            .try_acquire_owned()
-            .ok()
-            .map(FdPermit)
+        Arc::clone(&self.single).try_acquire_owned().ok().map(FdPermit)
     }
 
     /// One, if more than half of them are free: for what may as well do without.
@@ -79,9 +76,7 @@ impl FdPool {
             Some(share) => Some(share.acquire_owned().await.ok()?),
             None => None,
         };
-        let of_all = Arc::clone(&self.for_look_ups)
-            .acquire_many_owned(LOOK_UP)
-            .await;
+        let of_all = Arc::clone(&self.for_look_ups).acquire_many_owned(LOOK_UP).await;
         Some(LookUp {
             of_client,
             of_all: of_all.ok()?,
@@ -105,9 +100,7 @@ mod tests {
     use super::*;
 
     async fn comes<T>(of: impl Future<Output = Option<T>>) -> Option<T> {
-        timeout(std::time::Duration::from_millis(1), of)
-            .await
-            .ok()?
+        timeout(std::time::Duration::from_millis(1), of).await.ok()?
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,18 +44,14 @@ impl HopError {
             ErrorTlv::UnsupportedVersion(_) | ErrorTlv::UnsupportedMessage(_) => {
                 return Self::Unavailable(format!("it answers with Convert error {code}"));
             }
-            ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay }
-                if delay > 0 =>
-            {
+            ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay } if delay > 0 => {
                 return Self::Busy(Duration::from_secs(delay.into()), code);
             }
             // It is there itself, but the next one of those that were named to it is not.
             ErrorTlv::NetworkFailure { .. } if is_source_routed => return Self::NoAnswer,
             ErrorTlv::NetworkFailure { .. } => DialError::TimedOut,
             ErrorTlv::ConnectionReset => DialError::Reset,
-            ErrorTlv::DestinationUnreachable { icmp_code } => {
-                DialError::Unreachable(IcmpError { code: icmp_code })
-            }
+            ErrorTlv::DestinationUnreachable { icmp_code } => DialError::Unreachable(IcmpError { code: icmp_code }),
             ErrorTlv::NotAuthorized => return Self::NOT_AUTHORIZED,
             ErrorTlv::ResourceExceeded { .. }
             | ErrorTlv::MalformedMessage(_)

@@ -114,8 +114,7 @@ impl IdleUpstream {
         by_its_size: bool,
     ) -> Option<Box<ServerConnection>> {
         if let Some(own) = self.connection.take() {
-            let can_serve =
-                own.authority == *authority && (repeatable || own.rests_since.elapsed() < RESTED);
+            let can_serve = own.authority == *authority && (repeatable || own.rests_since.elapsed() < RESTED);
             if !can_serve {
                 self.pool.park(own, None);
             } else if own.server.stream.is_quiet() {
@@ -217,13 +216,11 @@ impl IdlePool {
     /// Keeps a connection that waits, if there is room, and a `permit` or one to be had; closes it otherwise.
     pub(super) fn park(&self, connection: Box<ServerConnection>, permit: Option<FdPermit>) {
         let mut parked = self.parked.borrow_mut();
-        let may_serve =
-            !connection.is_private && connection.established.elapsed() < self.limits.age;
+        let may_serve = !connection.is_private && connection.established.elapsed() < self.limits.age;
         if self.reuse == Reuse::Never || !may_serve {
             return;
         }
-        let for_same =
-            |(other, _): &(Box<ServerConnection>, _)| other.authority == connection.authority;
+        let for_same = |(other, _): &(Box<ServerConnection>, _)| other.authority == connection.authority;
         let of_server = parked.iter().filter(|each| for_same(each)).count();
         if of_server >= MOST_OF_SERVER {
             let oldest = parked.iter().position(for_same);
@@ -245,19 +242,12 @@ impl IdlePool {
     }
 
     /// The one that was used last: those that nobody needs any more grow old.
-    pub(super) fn take(
-        &self,
-        authority: &Authority,
-        repeatable: bool,
-    ) -> Option<Box<ServerConnection>> {
+    pub(super) fn take(&self, authority: &Authority, repeatable: bool) -> Option<Box<ServerConnection>> {
         if !repeatable && self.reuse != Reuse::Always {
             return None;
         }
         let mut parked = self.parked.borrow_mut();
-        while let Some(at) = parked
-            .iter()
-            .rposition(|(each, _)| each.authority == *authority)
-        {
+        while let Some(at) = parked.iter().rposition(|(each, _)| each.authority == *authority) {
             let (connection, _) = parked.remove(at);
             if connection.server.stream.is_silent() {
                 return Some(rearmed(connection));
@@ -431,10 +421,7 @@ mod tests {
                 let (connection, _peer) = connection(0);
                 client.keep(connection);
                 sleep(rest).await;
-                assert_eq!(
-                    client.take(&authority(0), false, false).is_some(),
-                    is_served
-                );
+                assert_eq!(client.take(&authority(0), false, false).is_some(), is_served);
             }
         });
     }
@@ -537,10 +524,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(pool.parked.borrow().len(), 10);
-            assert_eq!(
-                peers.iter().filter(|peer| has_ended(peer)).count(),
-                MOST - 10
-            );
+            assert_eq!(peers.iter().filter(|peer| has_ended(peer)).count(), MOST - 10);
             let others: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
             assert_eq!(others.len(), 10);
         });

@@ -69,9 +69,7 @@ impl Names {
         // A client's names are whole: there is no search list.
         name.set_fqdn(true);
         let resolvers = self.resolvers();
-        let ask = |family| -> Option<Asking> {
-            Some(Box::pin(Rc::clone(&resolvers).ask(name.clone(), family)))
-        };
+        let ask = |family| -> Option<Asking> { Some(Box::pin(Rc::clone(&resolvers).ask(name.clone(), family))) };
         Answers {
             six: ask(RecordType::AAAA),
             four: ask(RecordType::A),

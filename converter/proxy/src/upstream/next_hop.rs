@@ -12,9 +12,7 @@ use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tributary_proto::convert::client::{Answer, parse};
-use tributary_proto::convert::{
-    BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, frame_header,
-};
+use tributary_proto::convert::{BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, frame_header};
 use tributary_sys::unacknowledged;
 
 use super::hop_error::{HopError, Unserved};
@@ -188,11 +186,7 @@ impl NextHop {
     }
 
     /// Asks for a connection, and waits for the answer.
-    pub async fn ask(
-        self: &Arc<Self>,
-        request: &ConnectRequest,
-        manner: Manner<'_>,
-    ) -> Result<Upstream, Unserved> {
+    pub async fn ask(self: &Arc<Self>, request: &ConnectRequest, manner: Manner<'_>) -> Result<Upstream, Unserved> {
         if !self.is_available() {
             return Err(Unserved::Elsewhere);
         }
@@ -305,24 +299,18 @@ impl NextHop {
         cookie: Option<Vec<u8>>,
         manner: Manner<'_>,
     ) -> Result<PendingRequest, HopError> {
-        let Manner {
-            gateway, settings, ..
-        } = manner;
+        let Manner { gateway, settings, .. } = manner;
         let mut message = message(&request, cookie.as_deref(), manner.pool.is_some())?;
         let length = message.len();
         manner.append_early(&mut message);
         let socket = sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)
             .map_err(HopError::connecting)?;
         // It tells nothing of a way that is named, and what is begun then would be in vain.
-        let option = self
-            .option
-            .as_ref()
-            .filter(|_| request.source_route.is_none());
+        let option = self.option.as_ref().filter(|_| request.source_route.is_none());
         if let (Some(option), SocketAddr::V4(server)) = (option, request.server) {
             option.tell(&socket, server).map_err(HopError::connecting)?;
         }
-        let sent =
-            sockets::connect_with(&socket, self.address, &message).map_err(HopError::connecting)?;
+        let sent = sockets::connect_with(&socket, self.address, &message).map_err(HopError::connecting)?;
         Ok(PendingRequest {
             socket,
             hop: Arc::clone(self),
@@ -396,10 +384,7 @@ impl NextHop {
     /// Asks on a connection that has served others. One that is not acknowledged says nothing of a new one.
     async fn ask_on(
         self: &Arc<Self>,
-        WaitingHop {
-            stream,
-            established,
-        }: WaitingHop,
+        WaitingHop { stream, established }: WaitingHop,
         request: &ConnectRequest,
         cookie: Option<&[u8]>,
         manner: Manner<'_>,
@@ -520,12 +505,7 @@ impl SentRequest {
         };
         let keep = |(frames, pool): (FrameReader, &Rc<IdlePool>)| {
             let read = (frames, early.trailer);
-            Box::new(KeptHop::new(
-                hop.address,
-                read,
-                Rc::clone(pool),
-                self.established,
-            ))
+            Box::new(KeptHop::new(hop.address, read, Rc::clone(pool), self.established))
         };
         Ok(Upstream {
             stream: self.stream,
@@ -559,11 +539,7 @@ async fn heard(stream: &ResetOnDrop, by: Instant) -> io::Result<()> {
     }
 }
 
-fn message(
-    request: &ConnectRequest,
-    cookie: Option<&[u8]>,
-    reuse: bool,
-) -> Result<Vec<u8>, HopError> {
+fn message(request: &ConnectRequest, cookie: Option<&[u8]>, reuse: bool) -> Result<Vec<u8>, HopError> {
     let request = Request::connect(request.server)
         .with_path_trace(request.path_trace.clone())
         .with_source_route(request.source_route.clone())

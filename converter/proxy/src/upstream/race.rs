@@ -101,9 +101,7 @@ mod tests {
 
     /// The last part of the address says what happens: it fails after so many milliseconds, or succeeds if odd.
     async fn staged(address: SocketAddr) -> Result<u64, DialError> {
-        let SocketAddr::V4(four) = address else {
-            panic!("IPv4")
-        };
+        let SocketAddr::V4(four) = address else { panic!("IPv4") };
         let millis = u64::from(four.port());
         sleep(Duration::from_millis(millis)).await;
         if millis % 2 == 1 {
@@ -123,10 +121,7 @@ mod tests {
     }
 
     /// Each address is known so many milliseconds after it is waited for.
-    async fn run_late(
-        addresses: Vec<(u64, u16)>,
-        fd_pool: &FdPool,
-    ) -> (Result<u64, &'static str>, u128) {
+    async fn run_late(addresses: Vec<(u64, u16)>, fd_pool: &FdPool) -> (Result<u64, &'static str>, u128) {
         let start = Instant::now();
         let mut addresses = addresses.into_iter();
         let mut known_at = None;

@@ -45,22 +45,16 @@ pub fn parse(file: &[u8], number: impl Fn(&str) -> Option<u32>) -> ResolvConf {
         let ignored = of_line(line, &number, &mut conf.servers);
         let ignored = ignored.into_iter();
         let place = place + 1;
-        conf.ignored
-            .extend(ignored.map(|why| format!("line {place}: {why}")));
+        conf.ignored.extend(ignored.map(|why| format!("line {place}: {why}")));
     }
     if conf.servers.is_empty() {
-        conf.servers
-            .push((IpAddr::from(Ipv4Addr::LOCALHOST), PORT).into());
+        conf.servers.push((IpAddr::from(Ipv4Addr::LOCALHOST), PORT).into());
     }
     conf
 }
 
 /// Adds the name server of a line; what of it is ignored.
-fn of_line(
-    line: &str,
-    number: impl Fn(&str) -> Option<u32>,
-    servers: &mut Vec<SocketAddr>,
-) -> Vec<String> {
+fn of_line(line: &str, number: impl Fn(&str) -> Option<u32>, servers: &mut Vec<SocketAddr>) -> Vec<String> {
     let mut words = line.split_whitespace();
     match words.next() {
         None => Vec::new(),
@@ -124,12 +118,7 @@ mod tests {
             nameserver\r\n\
             nameserver 192.0.2.1\n";
         let (servers, ignored) = parsed(file);
-        let expected = [
-            "192.0.2.1:53",
-            "[2001:db8::1]:53",
-            "[fe80::1%7]:53",
-            "[fe80::1%3]:53",
-        ];
+        let expected = ["192.0.2.1:53", "[2001:db8::1]:53", "[fe80::1%7]:53", "[fe80::1%3]:53"];
         assert_eq!(servers, expected);
         let expected = [
             "line 4: the option retrans:1 is unknown",

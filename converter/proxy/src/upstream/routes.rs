@@ -66,10 +66,7 @@ impl NextHops {
 
     /// The routes to `server` for a transfer of `size` bytes, if they are known: one way at least, the best one first.
     pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> &[Route] {
-        let routes = self
-            .routes
-            .towards(server, size)
-            .or(self.otherwise.as_ref());
+        let routes = self.routes.towards(server, size).or(self.otherwise.as_ref());
         routes.map_or(&[Route::Direct], |routes| routes)
     }
 
@@ -276,11 +273,7 @@ mod tests {
             ("10.1.0.1:443", Some(u64::MAX), "192.0.2.3:3129"),
             ("10.1.2.3:80", Some(u64::MAX), "192.0.2.1:3129"),
         ] {
-            assert_eq!(
-                ways_of_size(&hops, server, size),
-                [via],
-                "{server} {size:?}"
-            );
+            assert_eq!(ways_of_size(&hops, server, size), [via], "{server} {size:?}");
         }
     }
 
@@ -291,11 +284,7 @@ mod tests {
 
     #[test]
     fn a_network_has_its_ways_in_their_order() {
-        let expected = [
-            "192.0.2.2:3129 then [192.0.2.3:3129]",
-            "192.0.2.1:3129",
-            "direct",
-        ];
+        let expected = ["192.0.2.2:3129 then [192.0.2.3:3129]", "192.0.2.1:3129", "direct"];
         assert_eq!(routes(&hops(), "10.1.3.1:80"), expected);
     }
 

@@ -172,16 +172,14 @@ impl Dialer {
             let Route::Via(hop, source_route) = route else {
                 return Ok(None);
             };
-            let request =
-                self.connect_request(server, &options.path_trace, source_route.as_ref(), gateway);
+            let request = self.connect_request(server, &options.path_trace, source_route.as_ref(), gateway);
             let is_last = place + 1 == routes.len();
             let manner = Manner {
                 early: if is_last { early } else { &[] },
                 gateway,
                 settings: &config.upstream,
                 deadline: deadline(&routes[place..], gateway),
-                pool: (options.frames == Frames::Allowed && gateway.reuse)
-                    .then_some(&self.hop_pool),
+                pool: (options.frames == Frames::Allowed && gateway.reuse).then_some(&self.hop_pool),
             };
             match hop.ask(&request, manner).await {
                 Ok(server) => return Ok(Some(server)),

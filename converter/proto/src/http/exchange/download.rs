@@ -76,11 +76,7 @@ impl Download {
 }
 
 /// All of the body that `bytes` have; or, for a reader that knows no chunks, the next stretch of content.
-pub fn take(
-    reader: &mut BodyReader,
-    decode: bool,
-    bytes: &[u8],
-) -> Result<Action, chunked::BadChunk> {
+pub fn take(reader: &mut BodyReader, decode: bool, bytes: &[u8]) -> Result<Action, chunked::BadChunk> {
     if decode {
         let step = reader.step(bytes)?;
         return Ok(Action::Pass {
@@ -89,8 +85,5 @@ pub fn take(
         });
     }
     let used = reader.advance(bytes)?;
-    Ok(Action::Pass {
-        used,
-        data: 0..used,
-    })
+    Ok(Action::Pass { used, data: 0..used })
 }

@@ -3,9 +3,7 @@
 use std::time::SystemTime;
 
 use super::super::response::is_success;
-use super::super::{
-    HeadLimits, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule,
-};
+use super::super::{HeadLimits, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule};
 use super::download::{Download, KeepAlive, take};
 use super::upload::{Sent, Upload};
 use super::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter};
@@ -36,12 +34,7 @@ pub struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// Begins with `request`, whose head goes to the server. `kept`: the server's connection served a request before. `clock`
     /// gives the Date of responses that have none.
-    pub fn begin(
-        request: &Request,
-        kept: bool,
-        limits: &'a HeadLimits,
-        clock: fn() -> SystemTime,
-    ) -> Self {
+    pub fn begin(request: &Request, kept: bool, limits: &'a HeadLimits, clock: fn() -> SystemTime) -> Self {
         Self {
             limits,
             clock,
@@ -91,10 +84,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether bytes of the server are for this exchange.
     pub fn reads_server(&self) -> bool {
-        matches!(
-            self.download,
-            Download::RequestContext { .. } | Download::Body { .. }
-        )
+        matches!(self.download, Download::RequestContext { .. } | Download::Body { .. })
     }
 
     /// Whether nothing has come of the response, and the request may be sent to a second connection.
@@ -132,9 +122,7 @@ impl<'a> Exchange<'a> {
                 Action::Wait
             }
             Event::UpstreamWriteFailed => self.upstream_write_failed(),
-            Event::ServerUnavailable if self.may_go_elsewhere() => {
-                Action::End(ExchangeResult::Retry)
-            }
+            Event::ServerUnavailable if self.may_go_elsewhere() => Action::End(ExchangeResult::Retry),
             Event::ServerUnavailable => Action::Wait,
             Event::ResponseFlushed => self.delivered(),
             Event::IdleTimeout { upstream_blocked } => self.silence(upstream_blocked),
@@ -146,10 +134,7 @@ impl<'a> Exchange<'a> {
             return Action::Wait;
         }
         match self.upload.body.advance(bytes) {
-            Ok(used) => Action::Pass {
-                used,
-                data: 0..used,
-            },
+            Ok(used) => Action::Pass { used, data: 0..used },
             Err(bad) => self.refuse_or(bad.into(), Fault::BadRequest),
         }
     }
@@ -193,9 +178,7 @@ impl<'a> Exchange<'a> {
         };
         let before = out.len();
         match heads.response(bytes, awaited, self.limits, self.clock, out) {
-            Ok(Some((response, _)))
-                if self.upload.sent == Sent::Refused && response.is_success() =>
-            {
+            Ok(Some((response, _))) if self.upload.sent == Sent::Refused && response.is_success() => {
                 out.truncate(before);
                 self.cut_short()
             }
@@ -225,12 +208,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn server_body(&mut self, bytes: &[u8]) -> Action {
-        let Download::Body {
-            reader,
-            decode,
-            kept,
-        } = &mut self.download
-        else {
+        let Download::Body { reader, decode, kept } = &mut self.download else {
             return Action::Wait;
         };
         let (kept, taken) = (*kept, take(reader, *decode, bytes));
@@ -297,9 +275,7 @@ impl<'a> Exchange<'a> {
         }
         match &self.download {
             Download::Whole(kept) => Action::End(ExchangeResult::Completed(self.completed(*kept))),
-            Download::Switched { status } => {
-                Action::End(ExchangeResult::Upgraded { status: *status })
-            }
+            Download::Switched { status } => Action::End(ExchangeResult::Upgraded { status: *status }),
             Download::RequestContext { .. } | Download::Body { .. } => Action::Wait,
         }
     }

@@ -109,9 +109,7 @@ fn parse_version(text: &[u8]) -> Result<Version, Refused> {
     match text {
         b"HTTP/1.1" => Ok(Version::Http11),
         b"HTTP/1.0" => Ok(Version::Http10),
-        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
-            if major.is_ascii_digit() && minor.is_ascii_digit() =>
-        {
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
             Err(Refused::new(505, "only HTTP/1.0 and HTTP/1.1 are spoken"))
         }
         _ => Err(Refused::bad_request("malformed version")),

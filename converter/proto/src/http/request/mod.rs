@@ -302,11 +302,7 @@ fn expects_continue(fields: &Fields<'_>, version: Version) -> Result<bool, Refus
 }
 
 /// RFC 9110 section 7.8. `h2c` is not passed on: frames behind an upgrade would not be seen as requests.
-fn asks_for_upgrade(
-    fields: &Fields<'_>,
-    options: ConnectionOptions,
-    version: Version,
-) -> Result<bool, Refused> {
+fn asks_for_upgrade(fields: &Fields<'_>, options: ConnectionOptions, version: Version) -> Result<bool, Refused> {
     let mut asked = false;
     for protocol in fields.all(FieldKind::Upgrade).flat_map(list) {
         if !protocol.split(|byte| *byte == b'/').all(is_token) {
@@ -332,8 +328,7 @@ fn max_forwards(fields: &Fields<'_>, method: &Method) -> Result<Option<u32>, Rea
         return Err(MALFORMED);
     }
     let number = digits.iter().fold(0_u32, |sum, digit| {
-        sum.saturating_mul(10)
-            .saturating_add(u32::from(digit - b'0'))
+        sum.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
     });
     Ok(Some(number))
 }

@@ -12,9 +12,7 @@ use crate::config::RequestSize;
 use crate::io::conn::Conn;
 use crate::observe::Summary;
 use crate::observe::metrics::OK;
-use crate::upstream::{
-    DialError, DialOptions, ExpectedSize, IdleUpstream, KnownBy, ServerConnection, connect,
-};
+use crate::upstream::{DialError, DialOptions, ExpectedSize, IdleUpstream, KnownBy, ServerConnection, connect};
 
 /// What is to be done after an exchange.
 pub enum AfterExchange {
@@ -81,18 +79,9 @@ pub async fn exchange(
         let kept = request.memory();
         let hop = server.server.hop.clone().filter(|_| is_kept);
         let unavailable = hop.zip(conn.config.gateway.as_ref());
-        let unavailable = unavailable.map(|(hop, gateway)| {
-            Box::pin(async move { hop.unavailable(gateway, &conn.config.upstream).await })
-        });
-        let driven = drive_exchange(
-            conn,
-            client_buffer,
-            &mut server,
-            &mut exchange,
-            head,
-            kept,
-            unavailable,
-        );
+        let unavailable = unavailable
+            .map(|(hop, gateway)| Box::pin(async move { hop.unavailable(gateway, &conn.config.upstream).await }));
+        let driven = drive_exchange(conn, client_buffer, &mut server, &mut exchange, head, kept, unavailable);
         let ending = driven.await;
         note_malformed(conn, &server.name, exchange.malformed_fields());
         match ending {
@@ -177,11 +166,7 @@ async fn dial(
     };
     let server = connect(conn, authority, name, options, &[]).await?;
     let name = Rc::clone(name);
-    Ok(Box::new(ServerConnection::new(
-        authority.clone(),
-        name,
-        server,
-    )))
+    Ok(Box::new(ServerConnection::new(authority.clone(), name, server)))
 }
 
 /// How large the transfer of a client's `request` will be, if that is known by the request and decides its way.

@@ -56,25 +56,12 @@ pub async fn serve(mut conn: Box<Conn>) {
             // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
             drop(request);
             drop(idle_upstream);
-            let tunnel = tunnel(
-                conn,
-                &authority,
-                client_buffer.inbox,
-                ESTABLISHED,
-                Some(200),
-            );
+            let tunnel = tunnel(conn, &authority, client_buffer.inbox, ESTABLISHED, Some(200));
             return Box::pin(tunnel).await;
         }
         let since = Clock::now();
         // In boxes, as all that is rare or long: a client that asks for nothing takes little memory.
-        let exchange = exchange(
-            &conn,
-            &mut client_buffer,
-            &mut idle_upstream,
-            &request,
-            None,
-            since,
-        );
+        let exchange = exchange(&conn, &mut client_buffer, &mut idle_upstream, &request, None, since);
         match Box::pin(exchange).await {
             AfterExchange::KeepAlive => {}
             left => return Box::pin(end(conn, client_buffer, request, left, since)).await,
@@ -84,10 +71,7 @@ pub async fn serve(mut conn: Box<Conn>) {
 
 /// Does `action`. A kept connection that its server ends meanwhile is closed at once (RFC 9112 section 9.5), and so is one
 /// on which it says something unasked.
-pub async fn while_watching<T>(
-    idle_upstream: &mut IdleUpstream,
-    mut action: Pin<&mut impl Future<Output = T>>,
-) -> T {
+pub async fn while_watching<T>(idle_upstream: &mut IdleUpstream, mut action: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|cx| {
         let done = action.as_mut().poll(cx);
         // Otherwise it is about to be used, or left, and looked at then.
@@ -175,13 +159,7 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Connects the client to a server, and relays once it has the `reply` (RFC 9110 section 9.3.6). `early` came from it
 /// already.
-pub async fn tunnel(
-    mut conn: Box<Conn>,
-    authority: &Authority,
-    early: Vec<u8>,
-    reply: &[u8],
-    status: Option<u16>,
-) {
+pub async fn tunnel(mut conn: Box<Conn>, authority: &Authority, early: Vec<u8>, reply: &[u8], status: Option<u16>) {
     let since = Clock::now();
     let name = authority.to_string();
     conn.permit.reserve(early.len());
@@ -278,10 +256,7 @@ pub async fn next_request(
     let idle = Instant::now() + timeouts.idle;
     let mut whole_by = deadline;
     loop {
-        match client_buffer
-            .reader
-            .request(&client_buffer.inbox, &conn.context.http)
-        {
+        match client_buffer.reader.request(&client_buffer.inbox, &conn.context.http) {
             Ok(Some((request, length))) => {
                 return match client_buffer.reserve(conn, &request) {
                     Ok(()) => Next::Request(request, length),
@@ -317,11 +292,7 @@ pub async fn next_request(
 }
 
 /// Ready once this process is about to end and nobody waits for the client any more, who has not asked yet.
-async fn told_to_end(
-    conn: &Conn,
-    draining: &mut DrainNotice<'_, impl Future<Output = ()>>,
-    is_first: bool,
-) {
+async fn told_to_end(conn: &Conn, draining: &mut DrainNotice<'_, impl Future<Output = ()>>, is_first: bool) {
     poll_fn(|cx| draining.poll(cx, &conn.context)).await;
     if is_first {
         sleep(ON_ITS_WAY).await;
@@ -334,9 +305,7 @@ pub fn refusal(refusal: NotAdmitted) -> Vec<u8> {
         NotAdmitted::UnknownClient => Refused::new(403, "this client may not use the converter"),
         NotAdmitted::Full | NotAdmitted::ClientFull => Refused::new(503, "too many connections"),
         NotAdmitted::Buffered => Refused::new(503, "out of memory for connections"),
-        NotAdmitted::ClientBuffered => {
-            Refused::new(503, "out of memory for this client's connections")
-        }
+        NotAdmitted::ClientBuffered => Refused::new(503, "out of memory for this client's connections"),
     };
     written(refused)
 }
@@ -348,13 +317,7 @@ fn written(refused: Refused) -> Vec<u8> {
 }
 
 /// There is no server.
-pub async fn refuse_dial(
-    conn: Box<Conn>,
-    error: &DialError,
-    to_head: bool,
-    target: &str,
-    since: Clock,
-) {
+pub async fn refuse_dial(conn: Box<Conn>, error: &DialError, to_head: bool, target: &str, since: Clock) {
     let refused = match error {
         DialError::Forbidden(_) => Refused::new(403, "this target may not be reached"),
         DialError::NoSuchName => Refused::new(502, "there is no such name"),
@@ -376,13 +339,7 @@ pub async fn refuse(conn: Box<Conn>, refused: Refused, target: &str, since: Cloc
     send_refusal(conn, refused, name, target, since).await;
 }
 
-async fn send_refusal(
-    mut conn: Box<Conn>,
-    refused: Refused,
-    name: &str,
-    target: &str,
-    since: Clock,
-) {
+async fn send_refusal(mut conn: Box<Conn>, refused: Refused, name: &str, target: &str, since: Clock) {
     conn.record(&Summary {
         target,
         status: Some(refused.status),

@@ -46,11 +46,7 @@ pub fn choose(
 
 /// Who gets all requests of a connection on which they are not seen: of the first rule that is for every request, the back
 /// end that is the client's. `None` without such a rule: any other one is for some requests only.
-pub fn choose_unseen(
-    client: IpAddr,
-    handoff: &Handoff,
-    load: impl Fn(usize) -> Option<usize>,
-) -> Option<usize> {
+pub fn choose_unseen(client: IpAddr, handoff: &Handoff, load: impl Fn(usize) -> Option<usize>) -> Option<usize> {
     let rule = handoff.rules.iter().find(|rule| is_for_every(rule))?;
     let client = client.to_string();
     best(rule, handoff, &client, load).or_else(|| first(rule, handoff, &client))
@@ -58,12 +54,7 @@ pub fn choose_unseen(
 
 /// The back end of a rule that is asked for `path`, or for what stands in its place, if one is there: the path's own of those,
 /// or of those that have least to do.
-fn best(
-    rule: &HandoffRule,
-    handoff: &Handoff,
-    path: &str,
-    load: impl Fn(usize) -> Option<usize>,
-) -> Option<usize> {
+fn best(rule: &HandoffRule, handoff: &Handoff, path: &str, load: impl Fn(usize) -> Option<usize>) -> Option<usize> {
     let numbers = rule.numbers.iter().copied();
     let up = numbers.filter_map(|each| Some((each, load(each)?)));
     let weight = |each: usize| weight(&handoff.back_ends[each].name, path);
@@ -98,10 +89,8 @@ pub fn kind<'r>(request: &'r Request, handoff: &Handoff) -> Option<(usize, &'r s
 
 /// Of a size that is not known, nobody can say that it is within bounds.
 fn has_size(rule: &HandoffRule, expected: Expected) -> bool {
-    let is_within = |size| {
-        rule.min_size.is_none_or(|least| size >= least)
-            && rule.max_size.is_none_or(|most| size <= most)
-    };
+    let is_within =
+        |size| rule.min_size.is_none_or(|least| size >= least) && rule.max_size.is_none_or(|most| size <= most);
     (rule.min_size.is_none() && rule.max_size.is_none()) || expected.known.is_some_and(is_within)
 }
 
@@ -187,11 +176,7 @@ mod tests {
         parsed.expect("accepted").expect("whole").0
     }
 
-    fn chosen(
-        request: &Request,
-        handoff: &Handoff,
-        load: impl Fn(usize) -> Option<usize>,
-    ) -> Choice {
+    fn chosen(request: &Request, handoff: &Handoff, load: impl Fn(usize) -> Option<usize>) -> Choice {
         choose(request, 0, Expected::default(), handoff, load)
     }
 
@@ -234,31 +219,20 @@ mod tests {
         for (head, expected) in [
             ("GET /small/x HTTP/1.1|Host: b.example", Choice::Relay(0)),
             ("GET /x HTTP/1.1|Host: b.example:8080", Choice::HandOver(1)),
-            (
-                "GET http://b.example/x HTTP/1.1|Host: b.example",
-                Choice::HandOver(1),
-            ),
+            ("GET http://b.example/x HTTP/1.1|Host: b.example", Choice::HandOver(1)),
             // A target in absolute form says alone whose it is, as the back end will read it.
             (
                 "GET http://B.example:8080/x HTTP/1.1|Host: c.example",
                 Choice::HandOver(1),
             ),
-            (
-                "GET http://c.example/x HTTP/1.1|Host: b.example",
-                Choice::Nobody,
-            ),
+            ("GET http://c.example/x HTTP/1.1|Host: b.example", Choice::Nobody),
             ("HEAD /x HTTP/1.1|Host: b.example", Choice::Nobody),
             ("GET /x HTTP/1.1|Host: c.example", Choice::Nobody),
             ("GET /x HTTP/1.0", Choice::Nobody),
             ("OPTIONS * HTTP/1.1|Host: b.example", Choice::Nobody),
-            (
-                "CONNECT b.example:80 HTTP/1.1|Host: b.example:80",
-                Choice::Nobody,
-            ),
+            ("CONNECT b.example:80 HTTP/1.1|Host: b.example:80", Choice::Nobody),
         ] {
-            let chosen = choose(&request(head), 0, Expected::default(), &handoff, |_| {
-                Some(0)
-            });
+            let chosen = choose(&request(head), 0, Expected::default(), &handoff, |_| Some(0));
             assert_eq!(chosen, expected, "{head}");
         }
     }
@@ -274,9 +248,7 @@ mod tests {
             ("Upgrade: websocket|Connection: upgrade", 0, false),
         ] {
             let head = format!("PUT /objects/x HTTP/1.1|Host: a|{fields}");
-            let chosen = choose(&request(&head), came, Expected::default(), &handoff, |_| {
-                Some(0)
-            });
+            let chosen = choose(&request(&head), came, Expected::default(), &handoff, |_| Some(0));
             assert_eq!(matches!(chosen, Choice::HandOver(_)), handed, "{fields}");
         }
     }
@@ -293,14 +265,9 @@ mod tests {
             shares[at] += 1;
             let without = chosen(&one, &handoff, |each| (each != 2).then_some(0));
             assert_eq!(without == Choice::HandOver(at), at != 2);
-            assert!(
-                matches!(chosen(&one, &handoff, |_| None), Choice::Relay(first) if first == at)
-            );
+            assert!(matches!(chosen(&one, &handoff, |_| None), Choice::Relay(first) if first == at));
         }
-        assert!(
-            shares.iter().all(|share| (900..1100).contains(share)),
-            "{shares:?}"
-        );
+        assert!(shares.iter().all(|share| (900..1100).contains(share)), "{shares:?}");
     }
 
     #[test]

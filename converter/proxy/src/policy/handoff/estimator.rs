@@ -80,9 +80,7 @@ impl SizeEstimator {
 
     /// Whether a request is so small that it is better relayed. One of which nobody knows is not.
     pub fn is_small(&self, expected: Expected) -> bool {
-        expected
-            .bytes()
-            .is_some_and(|bytes| bytes < self.relay_below)
+        expected.bytes().is_some_and(|bytes| bytes < self.relay_below)
     }
 }
 
@@ -300,10 +298,7 @@ mod sizes_tests {
     use super::*;
 
     fn object(name: u64) -> Object {
-        Object {
-            name,
-            rule: Some(1),
-        }
+        Object { name, rule: Some(1) }
     }
 
     fn sizes_of(answers: &[u64]) -> Sizes {

@@ -44,9 +44,7 @@ pub fn size_hint(request: &Request) -> SizeHint {
         _ if request.method == Method::Head => SizeHint::Answer(0),
         (Body::Length(bytes @ 1..), _) => SizeHint::Upload(bytes),
         (Body::Chunked | Body::UntilClose, _) => SizeHint::SomeUpload,
-        (_, Some(range)) if request.method == Method::Get => {
-            part(range).map_or(SizeHint::Part, SizeHint::Answer)
-        }
+        (_, Some(range)) if request.method == Method::Get => part(range).map_or(SizeHint::Part, SizeHint::Answer),
         _ if is_conditional(request) => SizeHint::Part,
         _ => SizeHint::Nothing,
     }
@@ -81,30 +79,15 @@ mod tests {
         for (head, expected) in [
             ("HEAD /x HTTP/1.1|Host: a", SizeHint::Answer(0)),
             ("GET /x HTTP/1.1|Host: a", SizeHint::Nothing),
-            (
-                "GET /x HTTP/1.1|Host: a|Range: bytes=10-19",
-                SizeHint::Answer(10),
-            ),
-            (
-                "GET /x HTTP/1.1|Host: a|Range: bytes=-5",
-                SizeHint::Answer(5),
-            ),
+            ("GET /x HTTP/1.1|Host: a|Range: bytes=10-19", SizeHint::Answer(10)),
+            ("GET /x HTTP/1.1|Host: a|Range: bytes=-5", SizeHint::Answer(5)),
             ("GET /x HTTP/1.1|Host: a|Range: bytes=10-", SizeHint::Part),
             ("GET /x HTTP/1.1|Host: a|Range: bytes=9-1", SizeHint::Part),
-            (
-                "GET /x HTTP/1.1|Host: a|Range: bytes=0-1,5-6",
-                SizeHint::Part,
-            ),
+            ("GET /x HTTP/1.1|Host: a|Range: bytes=0-1,5-6", SizeHint::Part),
             ("GET /x HTTP/1.1|Host: a|Range: lines=0-1", SizeHint::Part),
             ("GET /x HTTP/1.1|Host: a|If-None-Match: *", SizeHint::Part),
-            (
-                "PUT /x HTTP/1.1|Host: a|Content-Length: 7",
-                SizeHint::Upload(7),
-            ),
-            (
-                "PUT /x HTTP/1.1|Host: a|Content-Length: 0",
-                SizeHint::Nothing,
-            ),
+            ("PUT /x HTTP/1.1|Host: a|Content-Length: 7", SizeHint::Upload(7)),
+            ("PUT /x HTTP/1.1|Host: a|Content-Length: 0", SizeHint::Nothing),
             (
                 "PUT /x HTTP/1.1|Host: a|Transfer-Encoding: chunked",
                 SizeHint::SomeUpload,
