@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.node import Node
-from tests.image.machine import PC, Medium, disk
+from tests.image.machine import ASIDE, PC, Medium, disk
 
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h, as are the next two
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
@@ -76,7 +76,7 @@ def standing_pc(medium: Medium, cables: Sequence[Cable]) -> Iterator[Standing]:
     """Boot ``medium``; what it said by its serial console is shown if a test fails."""
     folder = medium.path.parent
     files = [cable.lay() for cable in cables]
-    command = [*PC, *disk(medium), "-display", "none", "-serial", "file:serial"]
+    command = [*ASIDE, *PC, *disk(medium), "-display", "none", "-serial", "file:serial"]
     command += ["-monitor", "unix:monitor,server=on,wait=off"]
     for slot, (cable, file) in enumerate(zip(cables, files, strict=True), start=_FIRST_SLOT):
         card = f"ens{slot}"
