@@ -31,8 +31,8 @@ def variables(*words: str, **environment: str) -> dict[str, object]:
 def written(folder: Path, *words: str) -> Path:
     """The settings that the first run writes."""
     settings = folder / "settings.yml"
-    _, text = quickstart("--dry-run", "--settings", str(settings), *words).stdout.split(f"/dev/stdin {settings} \n")
-    settings.write_text(text[: text.rindex("env ANSIBLE_CONFIG=")])
+    _, text = quickstart("--dry-run", "--settings", str(settings), *words).stdout.split(f"/dev/stdin {settings}.new \n")
+    settings.write_text(text[: text.rindex(f"mv {settings}.new ")])
     return settings
 
 
@@ -70,6 +70,7 @@ def test_the_first_run_writes_settings_that_count_more_than_the_example(tmp_path
 def test_later_runs_leave_the_settings_as_they_are(tmp_path: Path) -> None:
     settings = written(tmp_path, "--name", "gateway.example.net")
     for words in ([], ["--name", "gateway.example.net"]):
+        settings.write_text(settings.read_text().replace('"gateway.example.net"', "gateway.example.net # by hand"))
         printed = quickstart("--dry-run", "--settings", str(settings), *words).stdout
         assert "/dev/stdin" not in printed
         assert f"-i {settings} " in printed.splitlines()[-1]
@@ -77,6 +78,24 @@ def test_later_runs_leave_the_settings_as_they_are(tmp_path: Path) -> None:
     done = quickstart("--dry-run", "--settings", str(settings), "--name", "other.example.net")
     assert (done.returncode, done.stdout) == (64, "")
     assert f"not the one in {settings}: change it there" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["tributary_admin_networks", "gateway_settings", "name"])
+def test_the_example_never_stands_in_for_what_the_settings_lack(tmp_path: Path, missing: str) -> None:
+    settings = written(tmp_path, "--name", "gateway.example.net")
+    lines = settings.read_text().splitlines(keepends=True)
+    settings.write_text("".join(line for line in lines if f" {missing}:" not in line))
+    done = quickstart("--dry-run", "--settings", str(settings))
+    assert (done.returncode, done.stdout) == (65, "")
+    assert f"{settings}: {missing} is missing" in done.stderr
+
+
+def test_where_you_come_from_is_known_behind_sudo() -> None:
+    """It takes SSH_CONNECTION out of the environment of what it runs, and the playbook's guard goes by that."""
+    come = {"SSH_CONNECTION": "203.0.113.9 50000 198.51.100.5 2222"}
+    command = f"env -u SSH_CONNECTION {ROOT / 'scripts/gateway-quickstart'} --dry-run --name gateway.example.net; true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, env=os.environ | come)
+    assert json.loads(shlex.split(done.stdout.splitlines()[-1])[-1])["tributary_ssh_port"] == 2222
 
 
 def test_the_key_that_counts_is_that_of_whoever_logged_in() -> None:
