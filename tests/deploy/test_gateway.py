@@ -143,7 +143,7 @@ def test_the_second_run_changes_nothing(site: Site, deployed: Run) -> None:
 
 def test_rules_that_were_written_and_not_loaded_are_loaded_by_the_next_run(site: Site, deployed: Run) -> None:
     assert deployed.code == 0
-    site.guest.ask("touch /etc/nftables.d/tributary-site.nft")
+    site.guest.ask("echo >> /etc/nftables.d/tributary-site.nft")
     for loads in (True, False):
         run = site.play(tributary_version=site.versions[0])
         assert (run.code, run.count("changed") > 0) == (0, loads), run.said

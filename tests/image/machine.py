@@ -51,8 +51,8 @@ DROP_IN = "[Unit]\nWants=selftest.service\n"
 OVMF = (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd"))
 # No KVM: it may be there and unusable. Without cmpxchg16b, which QEMU before 8 emulates in a way that crashes SLUB.
 PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G")
-# It is killed with what started it, and leaves the processors to what is measured meanwhile: the kernel weighs a session as
-# a whole (autogroup in sched(7)) before the niceness of what is in it counts, so that it has one of its own.
+# It is killed with what started it, and leaves the processors to what is measured meanwhile: as a session of its own
+# (autogroup in sched(7)): the kernel weighs these against each other before the niceness of what is in them counts.
 _YIELD = '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$@"'
 ASIDE = ("setsid", "setpriv", "--pdeathsig", "KILL", "sh", "-c", _YIELD, "sh")
 # The machine that no board is: what boots there is the root with Debian's kernel, not the firmware's way to it.

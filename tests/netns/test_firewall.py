@@ -173,7 +173,7 @@ _SYSTEMCTL = """\
 #!/bin/sh -e
 # What systemd does with the firewall's unit.
 case $1 in reload) key=ExecReload ;; disable) [ "$2" = --now ] && key=ExecStop ;; esac
-$(sed -n "s/^$key=//p" "{unit}")
+sed -n "s/^$key=//p" "{unit}" | sh -e
 """
 
 
@@ -185,7 +185,7 @@ def undone(place: Place, folder: Path, before: str, written: str) -> str:
     (folder / "written").write_text(written)
     script = f"""
     cp /etc/protocols /etc/services {folder}
-    mount -t tmpfs tmpfs /etc && mkdir /etc/nftables.d && mount -t tmpfs tmpfs /run
+    mount -t tmpfs tmpfs /etc && mkdir /etc/nftables.d && mount -t tmpfs tmpfs /run && mkdir /run/tributary-firewall
     cp {folder}/protocols {folder}/services /etc
     cp {RULES} /etc/nftables.d/ && cp {folder}/written /etc/nftables.d/tributary-site.nft
     if [ -s {folder}/before ]; then

@@ -11,6 +11,7 @@ from scapy.layers.l2 import Ether
 from experiments.bench.__main__ import main
 from experiments.bench.converter import Converter, present
 from experiments.bench.converter.contenders import CONTENDERS, Contender, Program
+from experiments.bench.converter.counts import counted
 from experiments.bench.converter.footprint import most_held
 from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import mask
@@ -282,3 +283,15 @@ def test_growth_compares_the_most_tunnels_that_were_held_with_the_fewest() -> No
     assert found["instructions_per_request_flat_2"].median == pytest.approx(1.25)
     assert found["rss_mb of 2 workers beside 7000"].median == 7
     assert not [name for name in found if "50000" in name]
+
+
+@pytest.mark.parametrize(
+    ("total", "calls"),
+    [
+        ("100.00    0.000003          12      2886        10 total", 2886),
+        ("100.00    0.000003          12      2886           total", 2886),
+        ("", None),
+    ],
+)
+def test_calls_are_counted_with_and_without_failed_ones(total: str, calls: int | None) -> None:
+    assert counted(f" 60.00    0.000003           1         2           close\n{total}\n") == calls

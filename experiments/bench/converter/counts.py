@@ -24,7 +24,7 @@ UNITS = {"connection": "connect", "request": "requests"}
 KINDS = tuple(f"{what}_per_{unit}" for what in ("instructions", "syscalls") for unit in UNITS)
 
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
-_CALLS = re.compile(r"^\s*100\.00\s.*?\s(\d+)(?:\s+\d+)?\s+total$", re.MULTILINE)
+_CALLS = re.compile(r"^\s*100\.00\s+[\d.]+\s+\d+\s+(\d+)(?:\s+\d+)?\s+total$", re.MULTILINE)
 _ALONE = ("--clients", "1")
 
 
@@ -68,10 +68,16 @@ def _syscalls(testbed: Testbed, contender: Contender, load: Sequence[str], besid
         _traced(testbed, family(running.popen.pid), told),
     ):
         units = float(cables.load(testbed, *load)["requests"])
-    calls = _CALLS.search(told.read_text())
+    calls = counted(told.read_text())
     if calls is None:
         raise CommandError(Exit.SYSTEM, f"{contender.name}: strace counted nothing")
-    return int(calls[1]) / units
+    return calls / units
+
+
+def counted(table: str) -> int | None:
+    """All calls of the ``table`` of strace -c, whose column of errors is empty where there were none."""
+    total = _CALLS.search(table)
+    return int(total[1]) if total else None
 
 
 @contextmanager
