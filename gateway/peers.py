@@ -119,9 +119,13 @@ def difference(
 
 
 def remaining(wanted: Sequence[Tunnel], there: Sequence[PeerStatus]) -> list[Tunnel]:
-    """Those that are ``wanted`` whose peers are ``there`` already."""
-    known = by_key(there)
-    return [tunnel for tunnel in wanted if tunnel.key in known]
+    """Those that are ``wanted`` whose peers are ``there`` already, and have no address or LAN before the rules do."""
+    has = {peer.public_key: peer.allowed for peer in there}
+    return [
+        replace(tunnel, lan=tunnel.lan if tunnel.lan in has[tunnel.key] else None)
+        for tunnel in wanted
+        if IPv4Network(tunnel.address) in has.get(tunnel.key, ())
+    ]
 
 
 def _unexpected(peer: PeerStatus, right: Sequence[Network] | None) -> PeerStatus | None:

@@ -216,6 +216,8 @@ def _changed(answer: Response, as_json: bool) -> None:
         keys = (f"{key}={_plain(value)}" for key, value in rule.items() if key != "name")
         print(f"{rule['name']}: {' '.join(keys)}")
     print(f"{answer['elements_added']} subflows entered a class, {answer['elements_removed']} left one")
+    if "not_steered" in answer:
+        print(f"throttler: not steered: {answer['not_steered']}", file=sys.stderr)
 
 
 def _plain(value: object) -> str:

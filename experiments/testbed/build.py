@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +148,8 @@ def take_down_orphans() -> list[str]:
         for name in found:
             take_down(name)
         for probe in _probes_left():
-            probe.delete()
+            with suppress(CommandError):  # its own process was quicker
+                probe.delete()
     return found
 
 

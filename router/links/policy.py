@@ -23,7 +23,7 @@ def allowed(links: Sequence[Link], down: Collection[str], usage: Usage, now: Now
     """``links``; those that must not be used have no next hops, and say why.
 
     While the clock is not synchronized, a link with hours, or whose month is over, is used only if no other one works:
-    without a link it never is.
+    without a link it never is. The one whose month is over carries little: where nobody tells the time, it may not be.
     """
     in_cap = [link for link in links if usage.level(link.name) is not CapLevel.EXCEEDED]
     working = [link for link in in_cap if link.next_hops and link.name not in down]
@@ -46,8 +46,8 @@ def _used_up(link: Link, usage: Usage, now: Now, others: bool) -> str | None:
     if usage.level(link.name) is not CapLevel.EXCEEDED:
         return None
     renews = usage.resets_on(link.name)
-    if not (now.is_synchronized or others) and (renews is None or now.local.date() >= renews):
-        # Until the network says otherwise: a clock without a battery is behind after a start, never ahead.
+    may_be_over = not now.is_synchronized and (renews is None or now.local.date() >= renews)
+    if may_be_over and not others and usage.may_learn_time(link.name):
         return None
     when = f"on {renews}" if renews else "once the time is known"
     return f"monthly cap of {link.wan.monthly_cap} used up, resets {when}"

@@ -23,6 +23,8 @@ UNSAVED = 0.01
 """The share of a cap that a power cut may lose at most; smaller changes are saved after the time below."""
 MOST_COUNTERS = 16
 """Interfaces of one link that are remembered: a stick that is plugged in again is a new one."""
+LEARNING = 0.01
+"""The share of a cap that a link whose month may be over carries after a start to learn the time by."""
 BETWEEN_SAVES = 3600.0
 """Seconds between two writes for small changes, to spare SD cards."""
 
@@ -78,6 +80,7 @@ class Usage:
     def __init__(self, kept: Mapping[str, Meter] | None = None, boot: str = "") -> None:
         self.boot = boot
         self.meters: dict[str, Meter] = dict(kept or {})
+        self._used_before = {name: meter.used for name, meter in self.meters.items()}
         self._caps: dict[str, LinkPolicy] = {}
         self._today = self._latest = date.min
         self._is_synchronized = False
@@ -107,7 +110,12 @@ class Usage:
             return False
         begin = latest(self._caps[name].cap_day, self._today) if self._is_synchronized else None
         self.meters[name] = replace(self.meters[name], since=begin, used=used)
+        self._used_before[name] = used
         return True
+
+    def may_learn_time(self, name: str) -> bool:
+        """Whether a ``capped`` link has carried no more since the start than ``LEARNING`` allows."""
+        return self.meters[name].used - self._used_before.get(name, 0) <= LEARNING * self.cap(name)
 
     @property
     def capped(self) -> frozenset[str]:

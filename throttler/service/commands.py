@@ -109,14 +109,19 @@ class Commands:
         """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
 
-    def begin_steering(self) -> None:
-        """Steer by the policy. Where that cannot be done its limits are kept, also after a boot that lost a sysctl."""
+    def begin_steering(self) -> str | None:
+        """Steer by the policy. Where that cannot be done its limits are kept, also after a boot that lost a sysctl.
+
+        Returns why it cannot be done.
+        """
         try:
             self._require_steering(self.policy)
             self.steering_mode = self.policy.steering.mode
         except CommandError as failure:
             self.steering_mode = SteeringMode.OFF
             self._log.event("not steered", Level.ERROR, reason=str(failure))
+            return str(failure)
+        return None
 
     def _require_steering(self, policy: Policy) -> None:
         """Raise CommandError, exit 69, if the policy's steering cannot be done here."""
@@ -175,9 +180,14 @@ class Commands:
         return self._change(policy, self._runtime | {name})
 
     def _change_all(self, policy: Policy) -> Response:
-        answer = self._change(policy, frozenset())
-        self.begin_steering()
-        return answer
+        not_steered = None
+        try:
+            answer = self._change(policy, frozenset())
+        finally:
+            # It is in force also if nft or tc failed: everything is installed again then.
+            if self.policy is policy:
+                not_steered = self.begin_steering()
+        return answer | ({"not_steered": not_steered} if not_steered else {})
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         backend.ensure_no_foreign_qdisc(topology(policy).devices)

@@ -57,6 +57,12 @@ def test_before_the_rules_are_loaded_who_is_there_and_wanted_remains_and_nobody_
     assert remaining([*PARIS, *of("rome", 3)], there) == list(PARIS)
 
 
+def test_nor_has_anybody_another_address_or_lan() -> None:
+    moved, lan = replace(BERLIN[0], address=PARIS[0].address), IPv6Network("2001:db8:1:2::/64")
+    renumbered = replace(PARIS[0], lan=lan)
+    assert remaining([moved, renumbered], [heard(tunnel) for tunnel in (*BERLIN, *PARIS)]) == [PARIS[0]]
+
+
 def test_an_interface_that_is_right_is_left_alone() -> None:
     change = difference(BERLIN, [heard(tunnel) for tunnel in reversed(BERLIN)])
     assert not change

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -250,6 +251,17 @@ def test_what_was_used_is_set_before_the_time_is_known_and_the_only_link_learns_
     reconciler.usage.set("lte", 2 * 10**6)
     assert why(reconciler, "1970-01-01", LTE) is None
     assert why(reconciler, "2026-11-24", LTE, is_synchronized=True) is not None
+
+
+def test_where_nobody_tells_the_time_the_only_link_does_not_go_on_for_ever() -> None:
+    reconciler = used_up(LTE)
+    for carried, is_used in ((5_000, True), (5_000, True), (1, False)):
+        before = reconciler.usage.meters["lte"]
+        reconciler.usage.meters["lte"] = replace(before, used=before.used + carried)
+        assert (why(reconciler, "2026-12-01", LTE) is None) is is_used
+    assert "used up" in str(why(reconciler, "2026-12-01", LTE))
+    reconciler.usage.set("lte", 2 * 10**6)
+    assert why(reconciler, "2026-12-01", LTE) is None, "a person has looked at it"
 
 
 def test_a_clock_that_was_synchronized_is_right_also_after_hours_without_a_link() -> None:

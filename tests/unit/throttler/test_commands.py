@@ -15,7 +15,7 @@ from throttler.shaping import backend
 from throttler.sources.source import Source, SourceKind
 from tributary.daemons.logs import Log
 from tributary.kernel import sysctl
-from tributary.settings.errors import CommandError
+from tributary.settings.errors import CommandError, Exit
 
 PATHS = '[paths.good]\ninterface = "good"\n'
 RULE = '[[rules]]\nname = "slow"\npath = "good"\nrate = "1mbit"\n'
@@ -57,11 +57,30 @@ def test_a_policy_that_a_start_takes_without_its_steering_is_reloaded_so_too(
 ) -> None:
     assert (commands.steering_mode, log.getvalue().count("not steered")) == (SteeringMode.OFF, 1)
     (tmp_path / "policy.toml").write_text(STEERED + FASTER)
-    assert [rule["name"] for rule in commands.reload()["rules"]] == ["slow", "faster"]
+    answer = commands.reload()
+    assert [rule["name"] for rule in answer["rules"]] == ["slow", "faster"]
+    assert "net.mptcp.pm_type=1" in answer["not_steered"]
     assert (commands.steering_mode, log.getvalue().count("net.mptcp.pm_type=1")) == (SteeringMode.OFF, 2)
     (tmp_path / "net/mptcp/pm_type").write_text("1")
-    commands.reload()
+    assert "not_steered" not in commands.reload()
     assert commands.steering_mode is SteeringMode.ON
+
+
+def test_a_policy_whose_rules_the_kernel_did_not_take_steers_as_it_says_all_the_same(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in force: all of it is installed again."""
+    (tmp_path / "net/mptcp/pm_type").write_text("1")
+    commands.reload()
+    (tmp_path / "policy.toml").write_text(PATHS + RULE)
+
+    def fails(_events: object) -> None:
+        raise CommandError(Exit.SYSTEM, "tc: no")
+
+    monkeypatch.setattr(commands, "_feed", fails)
+    with pytest.raises(CommandError, match="tc: no"):
+        commands.reload()
+    assert commands.steering_mode is SteeringMode.OFF
 
 
 def test_a_policy_that_is_tried_is_refused_before_any_change_where_it_cannot_steer(commands: Commands) -> None:
