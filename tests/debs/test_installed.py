@@ -32,7 +32,7 @@ def test_the_converter_takes_its_configuration(installed: Chroot) -> None:
 
 
 def test_the_throttler_tells_of_itself_and_takes_its_policy(installed: Chroot) -> None:
-    assert "Holds chosen subflows" in installed.run("tributary-throttler", "--help").stdout
+    assert "Limits the rate of chosen subflows" in installed.run("tributary-throttler", "--help").stdout
     assert "throttles nothing" in installed.run("tributary-throttler", "plan", "/etc/tributary/throttler.toml").stdout
 
 
@@ -46,7 +46,7 @@ def test_squid_takes_the_configuration_made_from_its_settings(installed: Chroot)
 
 
 def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed: Chroot) -> None:
-    assert "Looks at this machine" in installed.run("tributary-doctor", "--help").stdout
+    assert "Examines this machine" in installed.run("tributary-doctor", "--help").stdout
     assert installed.run("tributary-router", "check", "/etc/tributary/router.toml").stdout == "valid\n"
     assert installed.run("tributary-gateway", "check").stdout == "valid\n"
     card = "/usr/share/doc/tributary-image/examples/tributary.toml"

@@ -24,9 +24,13 @@ def test_an_upgrade_keeps_what_the_administrator_changed(debian: Chroot, made: M
     assert (debian.root / "etc/tributary/squid.toml").read_text() == EDITED
     assert sorted(path.name for path in (debian.root / "etc/tributary").iterdir()) == [
         "backend.conf",
+        "console.toml",
         "converter.toml",
-        "router.toml",
         "gateway.toml",
+        "overlay-agent.conf",
+        "overlay-controller.conf",
+        "overlay.conf",
+        "router.toml",
         "squid.toml",
         "switch.conf",
         "throttler.toml",
