@@ -1,9 +1,11 @@
 """Connections as tests have them: how they are made, read, filled and broken off."""
 
 import errno
+import fcntl
 import select
 import socket
 import struct
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +75,12 @@ def clog(writer: socket.socket, quiet: float = 0.15) -> int:
             time.sleep(0.01)
     writer.settimeout(10)
     return count
+
+
+def unacknowledged(connection: socket.socket) -> int:
+    """Bytes that its peer has not acknowledged (tcp(7), SIOCOUTQ)."""
+    (count,) = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
+    return int(count)
 
 
 def reset(connection: socket.socket) -> None:

@@ -1,10 +1,7 @@
 """HTTP exchanges over the native converter that do not go one step after the other: clients that break off while the
 server thinks, servers that answer in the midst of a request, and what they mean for both connections."""
 
-import fcntl
 import socket
-import struct
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +11,17 @@ import pytest
 from experiments.testbed import links
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.topology import Profile, Topology
-from tests.netns.connections import MPTCP, TCP, passes, read_all, reset, seconds_to_reset, take, take_head
+from tests.netns.connections import (
+    MPTCP,
+    TCP,
+    passes,
+    read_all,
+    reset,
+    seconds_to_reset,
+    take,
+    take_head,
+    unacknowledged,
+)
 from tests.netns.converter_clients import PROTOCOLS, authority, request
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo, fetch, fields_of, heard, hold, respond
@@ -89,12 +96,6 @@ def refusing(connection: socket.socket) -> None:
     respond(connection, REASON, b"Connection: close\r\n", b"413 Content Too Large")
     # What is not sent yet is lost with such a close.
     eventually(lambda: unacknowledged(connection) == 0)
-
-
-def unacknowledged(connection: socket.socket) -> int:
-    """Bytes that its peer has not acknowledged (tcp(7), SIOCOUTQ)."""
-    (count,) = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
-    return int(count)
 
 
 def upload(port: int, version: str) -> bytes:

@@ -16,6 +16,7 @@ from tests.netns.connections import (
     seconds_to_reset,
     take,
     take_head,
+    unacknowledged,
 )
 from tests.netns.converter_clients import (
     TUNNELS,
@@ -26,7 +27,7 @@ from tests.netns.converter_clients import (
     socks_request,
 )
 from tests.netns.converter_process import SERVER, Converter
-from tests.netns.converter_services import CONTENT, content, echo
+from tests.netns.converter_services import CONTENT, Handler, chunks, content, dechunked, echo
 from tests.netns.converter_world import BUFFER, GATEWAY, SHORT_TIMEOUTS, World
 from tests.netns.world import eventually
 
@@ -93,6 +94,76 @@ def test_reset_is_passed_on_within_a_second(
         running.wait_until_idle(3)
         eventually(lambda: running.descriptors() <= before)
     assert running.status()["buffered_bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "who", "protocol"),
+    [
+        *(("absolute", "server", protocol) for protocol in (TCP, MPTCP)),
+        *(
+            (kind, who, protocol)
+            for kind, (who, protocol) in zip(
+                TUNNELS * 2, cycle(product(("server", "client"), (TCP, MPTCP))), strict=False
+            )
+        ),
+    ],
+)
+def test_what_came_before_a_reset_gets_to_a_slow_reader(
+    net: World, running: Converter, kind: str, who: str, protocol: int
+) -> None:
+    lines = len(running.lines())
+    with net.joined(kind, protocol) as (client, server):
+        breaking, other = (client, server) if who == "client" else (server, client)
+        sent = clog(breaking)
+        came = sent - unacknowledged(breaking)
+        assert came > BUFFER
+        reset(breaking)
+        time.sleep(0.2)
+        data, end = read_all(other)
+        assert (len(data) >= came, end) == (True, "reset")
+        running.wait_until_idle()
+    eventually(lambda: running.served()[lines:] == [f"{who}-reset"])
+    assert running.status()["buffered_bytes"] == 0
+
+
+def whole_and_reset(framing: str, served: list[int]) -> Handler:
+    """Answers with BEFORE_RESET in this ``framing``, and resets the connection once all of it was taken."""
+    heads = {"length": f"Content-Length: {len(BEFORE_RESET)}", "chunked": "Transfer-Encoding: chunked"}
+    body = chunks(BEFORE_RESET, 50_000) if framing == "chunked" else BEFORE_RESET
+
+    def serve(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(f"HTTP/1.1 200 OK\r\n{heads.get(framing, 'Connection: close')}\r\n\r\n".encode() + body)
+        eventually(lambda: unacknowledged(connection) == 0)
+        reset(connection)
+        served.append(len(body))
+
+    return serve
+
+
+BEFORE_RESET = CONTENT[:330_000]
+
+
+@pytest.mark.parametrize(("framing", "protocol"), [*product(("length", "chunked", "close"), (TCP, MPTCP))])
+def test_response_that_is_whole_before_the_servers_reset_gets_to_a_slow_client_whole(
+    net: World, framing: str, protocol: int
+) -> None:
+    served: list[int] = []
+    with (
+        net.serving(whole_and_reset(framing, served)) as service,
+        net.opened("absolute", SERVER, service.port, protocol) as client,
+    ):
+        for _ in range(1 if framing == "close" else 2):
+            client.sendall(request("absolute", SERVER, service.port))
+            eventually(lambda: len(served) > 0)
+            time.sleep(0.2)
+            take_head(client)
+            if framing == "close":
+                # Of such a response nobody knows that it is whole.
+                assert read_all(client) == (BEFORE_RESET, "reset")
+            else:
+                assert (dechunked(client) if framing == "chunked" else take(client, len(BEFORE_RESET))) == BEFORE_RESET
+            served.clear()
 
 
 # --- How long it waits for a request, and for a silent connection ---

@@ -151,6 +151,16 @@ impl<'a> Pipe<'a> {
         self.from
     }
 
+    /// The socket that bytes are written to.
+    pub fn sink(&self) -> &'a TcpStream {
+        self.to
+    }
+
+    /// Whether the sink has taken all that was read.
+    pub fn is_flushed(&self) -> bool {
+        self.sink.is_flushed()
+    }
+
     /// What came behind the source's last frame.
     pub fn into_trailer(self) -> Vec<u8> {
         self.trailer

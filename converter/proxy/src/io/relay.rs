@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::buffers::Memory;
 use super::pipe::{Early, Pipe, PipeState, Side, pipes};
-use super::stream::IdleTimer;
+use super::stream::{IdleTimer, acknowledged};
 use crate::io::conn::Conn;
 use crate::observe::RelayResult;
 use crate::offload::{Offloader, Pair};
@@ -74,7 +74,24 @@ pub async fn relay(conn: &mut Conn, mut upstream: Upstream, reply: &[u8], mut ea
 async fn relay_pipes(pipes: &mut [Pipe<'_>; 2], context: &RelayContext<'_>) -> RelayResult {
     let never = pending::<RelayResult>();
     match relay_until(pipes, context, &Cell::new(false), never).await {
-        Relayed::Finished(ended) | Relayed::Stopped(ended) => ended,
+        Relayed::Finished(ended) | Relayed::Stopped(ended) => {
+            deliver(pipes, ended, context.half_closed).await;
+            ended
+        }
+    }
+}
+
+/// What came before a reset is delivered before that is passed on (RFC 9110 section 9.3.6), which would discard it. Waits
+/// until the other side has it, or acknowledges nothing for so long.
+async fn deliver([up, down]: &[Pipe<'_>; 2], ended: RelayResult, most: Duration) {
+    let pipe = match ended {
+        RelayResult::ClientReset => up,
+        RelayResult::ServerReset => down,
+        _ => return,
+    };
+    // Otherwise its sink has taken nothing for so long already.
+    if pipe.is_flushed() {
+        acknowledged(pipe.sink(), most).await;
     }
 }
 
@@ -93,7 +110,10 @@ async fn relay_and_offload(
     let flushed = Cell::new(false);
     let offload = offloader.offload(&pair, &flushed, conn.metrics());
     match relay_until(pipes, context, &flushed, offload).await {
-        Relayed::Finished(ended) => ended,
+        Relayed::Finished(ended) => {
+            deliver(pipes, ended, context.half_closed).await;
+            ended
+        }
         Relayed::Stopped(taken_over) => {
             let timeouts = &conn.config.timeouts;
             offloader.watch(&pair, taken_over, timeouts).await
@@ -122,6 +142,7 @@ pub async fn relay_until<T>(
     let mut stop = pin!(stop);
     let mut client_broke = pin!(up.source().ready(Interest::ERROR));
     let mut server_broke = pin!(down.source().ready(Interest::ERROR));
+    let (mut client_is_broken, mut server_is_broken) = (false, false);
     let mut idle_timer = IdleTimer::default();
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
@@ -140,17 +161,29 @@ pub async fn relay_until<T>(
         if let Poll::Ready(why) = stop.as_mut().poll(cx) {
             return Poll::Ready(Relayed::Stopped(why));
         }
-        // A pipe that does not read, since its reader is slow or its writer has ended, would not see a reset.
-        if up_state != PipeState::Open && client_broke.as_mut().poll(cx).is_ready() {
+        // A pipe that does not read, since its reader is slow or its writer has ended, would not see a reset. One whose
+        // reader is slow comes to it behind what came before.
+        let was_broken = client_is_broken || server_is_broken;
+        if !client_is_broken && up_state != PipeState::Open {
+            client_is_broken = client_broke.as_mut().poll(cx).is_ready();
+        }
+        if client_is_broken && up_state.is_over() {
             return Poll::Ready(Relayed::Finished(RelayResult::ClientReset));
         }
-        if down_state != PipeState::Open && server_broke.as_mut().poll(cx).is_ready() {
+        if !server_is_broken && down_state != PipeState::Open {
+            server_is_broken = server_broke.as_mut().poll(cx).is_ready();
+        }
+        if server_is_broken && down_state.is_over() {
             return Poll::Ready(Relayed::Finished(RelayResult::ServerReset));
         }
-        if before != (up.moved(), down.moved()) {
+        let is_broken = client_is_broken || server_is_broken;
+        if is_broken != was_broken || before != (up.moved(), down.moved()) {
             idle_timer.restart();
         }
         let mut limit = context.idle;
+        if is_broken {
+            limit = context.half_closed;
+        }
         if up_state.is_over() || down_state.is_over() {
             limit = context.half_closed;
             if !mem::replace(&mut is_half, true) {
@@ -158,7 +191,13 @@ pub async fn relay_until<T>(
             }
         }
         let silent = idle_timer.poll_after(cx, limit);
-        silent.map(|()| Relayed::Finished(RelayResult::IdleTimeout))
+        silent.map(|()| {
+            Relayed::Finished(match (client_is_broken, server_is_broken) {
+                (true, _) => RelayResult::ClientReset,
+                (_, true) => RelayResult::ServerReset,
+                _ => RelayResult::IdleTimeout,
+            })
+        })
     })
     .await
 }
@@ -494,6 +533,27 @@ mod tests {
             (b"", b""),
         );
         assert_eq!(ended, super::RelayResult::ServerReset);
+    }
+
+    #[test]
+    fn what_came_before_a_reset_gets_to_a_slow_reader() {
+        let (ended, _, down) = play(
+            |mut client| {
+                thread::sleep(Duration::from_millis(100));
+                let mut came = vec![0; 600_000];
+                client.read_exact(&mut came).expect("what came before");
+                client.read_exact(&mut [0]).expect_err("a reset is no end");
+            },
+            |mut server| {
+                server.write_all(&vec![7; 600_000]).expect("taken");
+                while tributary_sys::unacknowledged(&server).expect("a socket") > 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                reset(server);
+            },
+            (b"", b""),
+        );
+        assert_eq!((ended, down), (super::RelayResult::ServerReset, 600_000));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
+use tributary_sys::unacknowledged;
 
 use super::buffers::with_scratch;
 use crate::kernel::sockets;
@@ -21,6 +22,8 @@ use crate::kernel::sockets;
 const LINGER: Duration = Duration::from_secs(5);
 const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 const PIECE: usize = 16 << 10;
+/// Between two looks at what a peer has acknowledged: of none of it the kernel tells.
+const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// A connection that is reset when dropped, unless it was disarmed.
 #[derive(Debug)]
@@ -189,6 +192,23 @@ pub fn poll_read_behind<T>(
             Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
             read => return Poll::Ready(read),
         }
+    }
+}
+
+/// Waits until the peer has acknowledged all that was written, is gone, or has acknowledged nothing for `most`: a reset
+/// discards what it has not.
+pub async fn acknowledged(stream: &TcpStream, most: Duration) {
+    let begun = Instant::now();
+    let (mut left, mut moved) = (u32::MAX, begun);
+    loop {
+        match unacknowledged(stream) {
+            Ok(0) | Err(_) => return,
+            Ok(now) if now < left => (left, moved) = (now, Instant::now()),
+            // The count of a dead connection does not change.
+            Ok(_) if moved.elapsed() >= most || stream.peer_addr().is_err() => return,
+            Ok(_) => {}
+        }
+        sleep((begun.elapsed() / 16).clamp(ACK_POLL.0, ACK_POLL.1)).await;
     }
 }
 

@@ -8,14 +8,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
 use tributary_proto::http::Refused;
-use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Input};
+use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Fault, Input};
 
 use super::{ClientBuffer, counted};
 use crate::io::buffers::BufferedWriter;
 use crate::io::conn::Conn;
 use crate::io::pipe::TURNS;
 use crate::io::relay::RelayContext;
-use crate::io::stream::{ResetOnDrop, poll_read};
+use crate::io::stream::{IdleTimer, ResetOnDrop, acknowledged, poll_read};
 use crate::listener::PIECE;
 use crate::upstream::ServerConnection;
 
@@ -53,8 +53,8 @@ pub async fn drive_exchange(
     let mut server_is_broken = false;
     let idle = &mut client_buffer.idle;
     idle.restart();
-    poll_fn(|cx| {
-        let before = driver.moved();
+    let ending = poll_fn(|cx| {
+        let before = (driver.moved(), server_is_broken);
         let mut turn = || {
             driver.poll(cx)?;
             // Who is not read would not be seen to break off. To hear of anything from it costs less than to hear of that.
@@ -75,7 +75,8 @@ pub async fn drive_exchange(
                     .poll(cx)
                     .is_ready();
             }
-            if server_is_broken {
+            // What came before it is passed on first, and may be all there is to come.
+            if server_is_broken && !driver.exchange.reads_server() {
                 driver.happened(Event::Server(Input::Reset))?;
             }
             let nothing_will_come = driver.exchange.may_go_elsewhere()
@@ -90,13 +91,27 @@ pub async fn drive_exchange(
         if let Err(ending) = turn() {
             return Poll::Ready(ending);
         }
-        if driver.moved() != before {
+        if (driver.moved(), server_is_broken) != before {
             idle.restart();
         }
-        ready!(idle.poll_after(cx, context.idle));
-        Poll::Ready(driver.silence())
+        let awaits_reset = server_is_broken && driver.exchange.reads_server();
+        let limit = if awaits_reset {
+            context.half_closed
+        } else {
+            context.idle
+        };
+        ready!(idle.poll_after(cx, limit));
+        Poll::Ready(driver.silence(awaits_reset))
     })
-    .await
+    .await;
+    if let ExchangeResult::Aborted {
+        fault: Fault::ServerReset,
+        ..
+    } = ending
+    {
+        driver.deliver(idle).await;
+    }
+    ending
 }
 
 thread_local! {
@@ -341,11 +356,35 @@ impl ExchangeDriver<'_, '_> {
         }
     }
 
-    fn silence(&mut self) -> ExchangeResult {
+    /// Nothing moves; not even what came before the server's reset, if that `awaits_reset`.
+    fn silence(&mut self, awaits_reset: bool) -> ExchangeResult {
         let upstream_blocked = !self.up.is_flushed();
-        self.happened(Event::IdleTimeout { upstream_blocked })
+        let event = if awaits_reset {
+            Event::Server(Input::Reset)
+        } else {
+            Event::IdleTimeout { upstream_blocked }
+        };
+        self.happened(event)
             .err()
             .unwrap_or(ExchangeResult::Refused(Refused::new(504, "nothing moved")))
+    }
+
+    /// Gives the client what came before the server's reset, which is passed on to it behind that and would discard it.
+    async fn deliver(&mut self, idle: &mut IdleTimer) {
+        let limit = self.context.half_closed;
+        let flushed = poll_fn(|cx| {
+            let before = self.down.moved();
+            if let Poll::Ready(flushed) = self.down.poll_flush(cx) {
+                return Poll::Ready(flushed.is_ok());
+            }
+            if self.down.moved() != before {
+                idle.restart();
+            }
+            idle.poll_after(cx, limit).map(|()| false)
+        });
+        if flushed.await {
+            acknowledged(self.client, limit).await;
+        }
     }
 
     fn moved(&self) -> u64 {
