@@ -1,9 +1,12 @@
 """Early SYN forwarding: the converter's own SYN leaves when the client's comes in, and only when it should."""
 
 import socket
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from threading import Event
 
 import pytest
 from scapy.layers.inet import IP, TCP
@@ -11,7 +14,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
 
 from experiments.testbed.node import Node
-from tests.netns.connections import MPTCP, passes, read_all, seconds_to_reset
+from tests.netns.connections import MPTCP, passes, read_all, reset, seconds_to_reset
 from tests.netns.converter_clients import PROTOCOLS
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo
@@ -28,7 +31,9 @@ from tests.netns.converter_world import (
     STRANGER,
     World,
 )
-from tests.netns.world import eventually
+from tests.netns.test_converter_hand_over import hand_over, upgradable
+from tests.netns.test_converter_transparent import return_path
+from tests.netns.world import connected, eventually
 from tributary.settings.errors import Exit
 
 PORT = 7070
@@ -279,6 +284,59 @@ def test_a_gateway_that_is_away_is_got_round_early_as_well(conv: World) -> None:
                 assert read_all(client)[0] == b"hello"
         assert home.log.count("is unavailable") == 1
         assert {peer for peer, _ in service.peers} == {CLIENT}
+
+
+def answer_all(connection: socket.socket) -> None:
+    # What was begun by a SYN may be let go.
+    with suppress(OSError):
+        echo(connection)
+
+
+KEEPING = CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
+
+
+def test_a_client_whose_syn_another_process_has_seen_gets_its_own_address_once_that_lets_it_go(conv: World) -> None:
+    """In the moment of a hand-over the one process may have begun a connection, and the other accept its client."""
+    own = (CLIENT, 40001)
+    with conv.converter(KEEPING) as converter, return_path(conv), conv.serving(answer_all, PORT) as service:
+        with conv.gateway.entered():
+            begun = socket.socket()
+        begun.setsockopt(socket.SOL_IP, socket.IP_TRANSPARENT, 1)
+        begun.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        begun.bind(own)
+        begun.connect((SERVER, PORT))
+        with connected(conv.client, SERVER, PORT, own, 10, protocol=0) as client:
+            eventually(lambda: converter.status()["listeners"][3]["accepted"] == 1)
+            time.sleep(0.3)
+            reset(begun)
+            assert passes(client, client)
+        assert service.peers == [own, own]
+        assert "started" not in seen(converter)
+
+
+def test_nobody_is_refused_while_early_connections_with_clients_addresses_are_handed_over(conv: World) -> None:
+    over, heard = Event(), list[bool]()
+
+    def ask_again_and_again() -> None:
+        while not over.is_set():
+            with conv.connect(SERVER, PORT) as client:
+                heard.append(passes(client, client))
+
+    with (
+        upgradable(conv, KEEPING) as converter,
+        return_path(conv),
+        conv.serving(answer_all, PORT),
+        ThreadPoolExecutor(4) as threads,
+    ):
+        asking = [threads.submit(ask_again_and_again) for _ in range(4)]
+        try:
+            for _ in range(4):
+                hand_over(converter)
+        finally:
+            over.set()
+        for each in asking:
+            each.result()
+        assert len(heard) > 20
 
 
 def test_without_the_right_to_see_packets_it_says_so(conv: World) -> None:

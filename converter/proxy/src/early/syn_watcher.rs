@@ -53,8 +53,10 @@ pub struct SynWatcher {
 }
 
 impl SynWatcher {
-    /// Watches for SYNs to the listeners of `config` with `early_syn`. Must be called in a `LocalRuntime`. Needs `CAP_NET_RAW`.
+    /// Watches for SYNs to the listeners of `config` with `early_syn`, and begins connections after some time: until then
+    /// another process may accept their clients. Must be called in a `LocalRuntime`. Needs `CAP_NET_RAW`.
     pub fn start(
+        after: Duration,
         config: &Arc<Config>,
         early: &Arc<EarlyConnects>,
         dialer: Dialer,
@@ -66,6 +68,7 @@ impl SynWatcher {
         let sockets = [open(IPV4, &ports)?, open(IPV6, &ports)?];
         let number = early.number();
         let handler = SynHandler {
+            from: Instant::now() + after,
             number,
             listeners,
             config: Arc::clone(config),
@@ -90,6 +93,7 @@ impl Drop for SynWatcher {
 
 /// Decides about SYNs.
 struct SynHandler {
+    from: Instant,
     number: u64,
     listeners: HashMap<u16, Listen>,
     config: Arc<Config>,
@@ -164,6 +168,9 @@ impl SynHandler {
         };
         if syn.join {
             return "join";
+        }
+        if Instant::now() < self.from {
+            return "hand-over";
         }
         // Who comes to an explicit listener says in the SYN where to, or later.
         let server = match (&listen.kind, syn.destination) {

@@ -64,7 +64,7 @@ impl Service {
         };
         let registry = &self.shared.registry;
         let active = ActiveConfig::new(config, Some(&self.active), inherited, &registry.metrics)?;
-        let syn_watcher = syn_watcher(&active, &self.shared)?;
+        let syn_watcher = syn_watcher(&active, &self.shared, Duration::ZERO)?;
         let log = registry.log.open(active.config.log.access.as_deref())?;
         if active.config.limits.backlog != self.active.config.limits.backlog {
             active.take_backlog().map_err(|error| {

@@ -44,6 +44,9 @@ use worker::{Phase, Pool, accepted, dialer};
 
 /// The interval of a timer that is not needed.
 const NEVER: Duration = Duration::from_secs(3600);
+/// The process before this one accepts clients for so long at most once this one watches their SYNs, unless the machine is
+/// busy. What one of them begins the other cannot claim.
+const TAKING_OVER: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
 /// leaves nothing behind.
@@ -122,7 +125,8 @@ impl Service {
         });
         let active = Arc::new(active);
         let metrics = metrics.map(watched).transpose()?;
-        let syn_watcher = syn_watcher(&active, &shared)?;
+        let taking_over = predecessor.as_ref().map_or(Duration::ZERO, |_| TAKING_OVER);
+        let syn_watcher = syn_watcher(&active, &shared, taking_over)?;
         // Somebody else's until now, who goes on if this process fails: so nothing is changed about them before.
         active
             .set_up()
@@ -293,8 +297,8 @@ fn offloader(config: &Config) -> Result<Option<Arc<Offloader>>, Failure> {
         .map_err(|error| Failure::from_io(attempted, &error))
 }
 
-/// Starts the watcher if any listener has `early_syn`.
-fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
+/// Starts the watcher if any listener has `early_syn`, which begins connections after some time.
+fn syn_watcher(active: &ActiveConfig, shared: &Shared, after: Duration) -> Result<Option<SynWatcher>, Failure> {
     if !active.config.forwards_syns_early() {
         return Ok(None);
     }
@@ -303,7 +307,7 @@ fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatch
         let hop_pool = IdlePool::watched(Reuse::Never, TO_HOPS, shared.fd_pool.clone());
         let dialer = dialer(active, shared, Rc::new(Routes::open()?), hop_pool);
         let counters = shared.registry.metrics.early_syns();
-        SynWatcher::start(&active.config, &shared.early, dialer, counters)
+        SynWatcher::start(after, &active.config, &shared.early, dialer, counters)
     };
     start()
         .map(Some)

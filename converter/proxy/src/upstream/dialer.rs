@@ -1,13 +1,15 @@
 //! Connects to servers: resolves names, checks every address before a packet leaves, and takes the quickest one.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::Socket;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use tributary_proto::http::Authority;
 
@@ -27,6 +29,8 @@ use crate::policy::targets::{self, Forbidden};
 
 /// Converters that a request may have passed before this one.
 const LONGEST_CHAIN: usize = 15;
+/// Between two attempts to take the client's own address and port.
+const TAKEN_POLL: Duration = Duration::from_millis(10);
 
 /// Connects to servers for one thread.
 pub struct Dialer {
@@ -78,7 +82,7 @@ impl Dialer {
             let settings = &config.upstream;
             if let Some(address) = target.address() {
                 let address = self.check(address, options.source, false, config)?;
-                return connect(address, &options, early, settings).await;
+                return begin_once_free(address, &options, early, config).await?.end().await;
             }
             let mut addresses = Addresses::of(self, target, &options, config).await;
             let Some(first) = addresses.next().await else {
@@ -238,6 +242,31 @@ pub(super) async fn connect(
     attempt.end().await
 }
 
+/// Sends the SYN. The client's own address and port may be those of the connection that another process of this converter
+/// began with the client's SYN in the moment of a hand-over: that process lets it go soon, at the latest in
+/// `early_syn.timeout`.
+async fn begin_once_free(
+    address: SocketAddr,
+    options: &DialOptions,
+    early: &[u8],
+    config: &Config,
+) -> io::Result<Attempt> {
+    let until = Instant::now() + config.early_syn.timeout;
+    let may_be_taken = options.early_syn && options.source.is_some();
+    loop {
+        match Attempt::begin(address, options, early, &config.upstream) {
+            Err(error) if may_be_taken && is_taken(&error) && Instant::now() < until => sleep(TAKEN_POLL).await,
+            begun => return begun,
+        }
+    }
+}
+
+/// Whether there is a connection of these addresses and ports (`__inet_check_established()` in the kernel's
+/// `net/ipv4/inet_hashtables.c`).
+fn is_taken(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EADDRNOTAVAIL)
+}
+
 /// A connection that is not established yet, and belongs to no thread.
 #[derive(Debug)]
 pub enum PendingConnect {
@@ -276,7 +305,7 @@ impl Attempt {
         options: &DialOptions,
         early: &[u8],
         settings: &UpstreamSettings,
-    ) -> Result<Self, DialError> {
+    ) -> io::Result<Self> {
         let mptcp = options.mptcp || settings.mptcp;
         let socket = sockets::to_server(address, mptcp, settings, options.source)?;
         let icmp = options.icmp.then(|| IcmpWatch::on(&socket, address));
