@@ -380,6 +380,61 @@ def test_a_request_on_a_kept_connection_takes_another_way_where_the_next_convert
         assert (len(service.peers), first.served()) == (2, [])
 
 
+@pytest.mark.parametrize(
+    ("kind", "heard", "keys"),
+    [
+        ("connect", "504", ()),
+        ("absolute", "504", ("reuse = true",)),
+        ("socks5", "socks 4", ("fast_open = true", "mptcp = false")),
+        ("convert", "convert 65", ("reuse = true",)),
+        ("tproxy", "reset", ("loop_check = true",)),
+    ],
+)
+def test_a_converter_that_hangs_is_found_by_the_one_before_it_before_anybody_else_gives_up(
+    conv: World, kind: str, heard: str, keys: tuple[str, ...]
+) -> None:
+    keys = (*keys, 'timeout = "900ms"', 'retry = "500ms"', 'fallback = "refuse"')
+    with chain(conv, *keys) as (converter, first, second, third), conv.serving(SERVICE[kind]) as service:
+        with hanging(third):
+            begun = time.monotonic()
+            assert conv.hears(kind, SERVER, service.port) == heard
+            assert 0.5 < time.monotonic() - begun < 3
+            # As soon as it is known, nobody waits for it any more.
+            begun = time.monotonic()
+            assert conv.hears(kind, SERVER, service.port) == heard
+            assert time.monotonic() - begun < 0.3
+            assert f"gateway {NODES['third']} is unavailable: it does not answer" in second.log
+            assert "is unavailable" not in converter.log + first.log
+            assert service.peers == []
+            for each in (converter, first, second):
+                each.wait_until_idle()
+        eventually(lambda: conv.hears(kind, SERVER, service.port) == SERVED[kind])
+        eventually(lambda: {*third.served()} - {"info"} == {"client-gone", "ok"})
+
+
+def test_the_server_is_reached_directly_where_the_only_next_converter_hangs(conv: World) -> None:
+    keys = ('timeout = "900ms"', 'retry = "1s"')
+    with chain(conv, *keys, length=2) as (converter, first, second), conv.serving(greet) as service:
+        for hung, before in ((second, first), (first, converter)):
+            with hanging(hung):
+                begun = time.monotonic()
+                assert conv.hears("connect", SERVER, service.port) == "hello"
+                assert 0.5 < time.monotonic() - begun < 3
+                assert "is unavailable: it does not answer" in before.log
+        assert "is unavailable" not in second.log
+
+
+def test_a_server_that_lets_a_converter_wait_says_nothing_of_that_converter(conv: World) -> None:
+    with (
+        conv.filtered(conv.server, "tcp dport 5 drop"),
+        node(conv, "first", tables='[timeouts]\nconnect = "1500ms"\n') as first,
+        conv.converter(via(NODES["first"], 'timeout = "300ms"')) as converter,
+    ):
+        assert conv.hears("connect", SERVER, 5) == "504"
+        eventually(lambda: "info" in first.served() and "timed-out" in first.served())
+        assert "is unavailable" not in converter.log
+
+
 def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:
     with node(conv, "first", MEMBER), conv.converter(named("third first", "first second")):
         assert conv.hears("connect", SERVER, 8000) == "502"

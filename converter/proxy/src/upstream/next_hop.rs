@@ -3,8 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -35,7 +37,9 @@ pub struct NextHop {
     retry_at: Mutex<Option<Instant>>,
     /// When it has answered last.
     heard_at: Mutex<Option<Instant>>,
-    /// One at a time asks whether it is there.
+    /// Whether it was asked whether it is there, and has said nothing since.
+    is_silent: AtomicBool,
+    /// One at a time asks that.
     asking: tokio::sync::Mutex<()>,
     /// The cookie that it expects (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
@@ -111,6 +115,7 @@ impl NextHop {
             address,
             retry_at: Mutex::default(),
             heard_at: Mutex::default(),
+            is_silent: AtomicBool::new(false),
             asking: tokio::sync::Mutex::default(),
             cookie: Mutex::default(),
             option,
@@ -132,6 +137,7 @@ impl NextHop {
 
     fn mark_up(&self) {
         *self.heard_at.lock() = Some(Instant::now());
+        self.is_silent.store(false, Ordering::Relaxed);
         if self.retry_at.lock().take().is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
@@ -148,19 +154,28 @@ impl NextHop {
             since = since.max(self.heard_at.lock().unwrap_or(since));
             sleep_until(since + doubt).await;
             let _asking = self.asking.lock().await;
-            if !self.is_available() {
+            // Unavailable alone may mean that it is full, and works on what it has.
+            if self.is_silent.load(Ordering::Relaxed) && !self.is_available() {
                 return;
             }
             if self.heard_at.lock().is_some_and(|at| at.elapsed() < doubt) {
                 continue;
             }
-            match timeout(rest, self.hear(gateway, settings)).await {
-                Ok(Ok(())) => self.mark_up(),
-                Ok(Err(HopError::Unavailable(why))) => self.mark_down(gateway.retry, &why),
+            let why = match timeout(rest, self.hear(gateway, settings)).await {
+                Ok(Ok(())) => {
+                    self.mark_up();
+                    continue;
+                }
+                Ok(Err(HopError::Unavailable(why))) => why,
                 // What this machine lacks says nothing of the other.
-                Ok(Err(_)) => since = Instant::now(),
-                Err(_) => self.mark_down(gateway.retry, "it does not answer"),
-            }
+                Ok(Err(_)) => {
+                    since = Instant::now();
+                    continue;
+                }
+                Err(_) => "it does not answer".to_owned(),
+            };
+            self.is_silent.store(true, Ordering::Relaxed);
+            self.mark_down(gateway.retry, &why);
         }
     }
 
@@ -416,7 +431,8 @@ impl NextHop {
     }
 
     /// Waits for the answer to `request`, until the deadline if there is one: it may be late because of the server, so that
-    /// the converter is not marked unavailable then.
+    /// the converter is not marked unavailable then. Without one, until the converter says nothing to anybody: one whose
+    /// own next one hangs finds that out in the same time, and says so while its client still waits.
     async fn answer(
         self: &Arc<Self>,
         sent: SentRequest,
@@ -425,6 +441,14 @@ impl NextHop {
     ) -> Result<HopAnswer, HopError> {
         let mut inbox = Vec::new();
         let has_served = sent.established.is_some();
+        let mut given_up = pin!(async {
+            if let Some(deadline) = manner.deadline {
+                sleep_until(deadline).await;
+                return HopError::NoAnswer;
+            }
+            self.unavailable(manner.gateway, manner.settings).await;
+            HopError::no_answer()
+        });
         loop {
             let may_be_closing = has_served && CLOSING.starts_with(&inbox);
             match parse(&inbox) {
@@ -457,15 +481,14 @@ impl NextHop {
                 }
             }
             // It answers when the connection to the server stands, and for that the caller has a limit of its own.
-            let more = sent.stream.read_more(&mut inbox, PIECE, None);
-            let more = match manner.deadline {
-                Some(deadline) => timeout_at(deadline, more).await,
-                None => Ok(more.await),
-            };
-            let Ok(count) = more else {
-                // Another way is taken: should it go on some time, it must not send the same to the server.
-                sockets::reset_on_close(&*sent.stream);
-                return Err(HopError::NoAnswer);
+            let count = tokio::select! {
+                biased;
+                count = sent.stream.read_more(&mut inbox, PIECE, None) => count,
+                why = &mut given_up => {
+                    // Another way is taken: should it go on some time, it must not send the same to the server.
+                    sockets::reset_on_close(&*sent.stream);
+                    return Err(why);
+                }
             };
             match count {
                 Ok(1..) => {}
