@@ -10,7 +10,9 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
-use tributary_proto::http::exchange::{Action, ClientAfter, Event, Exchange, ExchangeResult, Input, ServerAfter};
+use tributary_proto::http::exchange::{
+    Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
+};
 use tributary_proto::http::{HeadLimits, Refused};
 
 use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, read_some};
@@ -157,6 +159,16 @@ impl ExchangeDriver<'_> {
                 let _ = self.client.send(&self.to_client).await;
                 refuse(self.client, refused).await
             }
+            ExchangeResult::Aborted {
+                fault: Fault::ServerReset,
+                ..
+            } => {
+                // What came before is delivered: the reset that follows would discard it.
+                if self.client.send(&self.to_client).await.is_ok() {
+                    let _ = self.client.acknowledged().await;
+                }
+                NextStep::Reset
+            }
             ExchangeResult::Retry | ExchangeResult::Aborted { .. } => NextStep::Reset,
         }
     }
@@ -173,12 +185,27 @@ impl ExchangeDriver<'_> {
         server.write_all(&std::mem::take(&mut client.inbox)).await?;
         let (from_server, mut to_server) = server.split();
         let (from_client, mut to_client) = client.stream.split();
-        let (_, sent) = try_join!(
-            copy(from_client.as_ref(), &mut to_server),
-            copy(from_server.as_ref(), &mut to_client),
-        )?;
-        client.sent += sent;
-        Ok(())
+        let up = async {
+            match copy(from_client.as_ref(), &mut to_server).await {
+                // What the server sent before it took no more is still to be read.
+                Err(Broken::Sink(_)) => Ok(false),
+                Err(Broken::Source(error)) => Err(error),
+                Ok(_) => Ok(true),
+            }
+        };
+        let down = async {
+            copy(from_server.as_ref(), &mut to_client)
+                .await
+                .map_err(|(Broken::Source(error) | Broken::Sink(error))| error)
+        };
+        let passed = try_join!(up, down);
+        if let Ok((true, sent)) = passed {
+            client.sent += sent;
+            return Ok(());
+        }
+        // The reset that follows would discard what is on its way.
+        client.acknowledged().await?;
+        passed.and(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
     async fn step(&mut self) -> Step {
@@ -286,15 +313,21 @@ impl ExchangeDriver<'_> {
     }
 }
 
+/// The end that a copy failed at.
+enum Broken {
+    Source(io::Error),
+    Sink(io::Error),
+}
+
 /// Copies until the end, and forwards the end; returns the number of bytes.
-async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> io::Result<u64> {
+async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> Result<u64, Broken> {
     let (mut sent, mut bytes) = (0, Vec::with_capacity(READ_SIZE));
-    while read_some(from, &mut bytes).await? > 0 {
-        to.write_all(&bytes).await?;
+    while read_some(from, &mut bytes).await.map_err(Broken::Source)? > 0 {
+        to.write_all(&bytes).await.map_err(Broken::Sink)?;
         sent += bytes.len() as u64;
         bytes.clear();
     }
-    to.shutdown().await?;
+    to.shutdown().await.map_err(Broken::Sink)?;
     Ok(sent)
 }
 

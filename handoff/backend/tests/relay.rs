@@ -135,6 +135,43 @@ async fn an_end_that_changes_the_protocol_has_all_passed_on_until_both_ends_have
     assert_eq!(echoed, b"first early late");
 }
 
+const BEFORE_RESET: usize = 400_000;
+
+/// Sends an answer of this `head`, and resets once all of it was taken.
+async fn serve_and_reset(listener: TcpListener, head: &str) {
+    let (mut stream, _) = listener.accept().await.expect("accepted");
+    past_head(&mut stream).await;
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    stream.write_all(&vec![7; BEFORE_RESET]).await.expect("sent");
+    while tributary_sys::unacknowledged(&stream).expect("a socket") > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("set");
+}
+
+#[tokio::test]
+async fn what_came_before_a_reset_of_the_server_gets_to_a_slow_client() {
+    let upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+    let cut_short = "HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n";
+    for (head, talks) in [(cut_short, false), (upgraded, false), (upgraded, true)] {
+        let (listener, server) = listener().await;
+        let mut client = client_of(server).await;
+        let request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+        client.write_all(request).await.expect("sent");
+        serve_and_reset(listener, head).await;
+        if talks {
+            for _ in 0..3 {
+                client.write_all(b"anybody?").await.expect("taken");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut came = past_head(&mut client).await;
+        let end = timeout(SOON, client.read_to_end(&mut came)).await.expect("in time");
+        assert_eq!((came.len(), end.is_err()), (BEFORE_RESET, true), "{head} {talks}");
+    }
+}
+
 /// Bytes follow an urgent one at once, and none later that would make up for a short read.
 #[tokio::test]
 async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
