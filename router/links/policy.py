@@ -23,7 +23,7 @@ def allowed(links: Sequence[Link], down: Collection[str], usage: Usage, now: Now
     """``links``; those that must not be used have no next hops, and say why.
 
     While the clock is not synchronized, a link with hours, or whose month is over, is used only if no other one works:
-    without a link it never is. The one whose month is over carries little: where nobody tells the time, it may not be.
+    without a link it never is. The one whose month may be over carries little, since no time server may ever answer.
     """
     in_cap = [link for link in links if usage.level(link.name) is not CapLevel.EXCEEDED]
     working = [link for link in in_cap if link.next_hops and link.name not in down]

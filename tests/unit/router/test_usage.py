@@ -253,7 +253,7 @@ def test_what_was_used_is_set_before_the_time_is_known_and_the_only_link_learns_
     assert why(reconciler, "2026-11-24", LTE, is_synchronized=True) is not None
 
 
-def test_where_nobody_tells_the_time_the_only_link_does_not_go_on_for_ever() -> None:
+def test_where_no_time_server_answers_the_only_link_does_not_go_on_for_ever() -> None:
     reconciler = used_up(LTE)
     for carried, is_used in ((5_000, True), (5_000, True), (1, False)):
         before = reconciler.usage.meters["lte"]
