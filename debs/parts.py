@@ -283,7 +283,7 @@ def _console(inputs: Inputs) -> Package:
     return Package(
         name,
         "all",
-        "a page to look at a gateway or a home router and to steer it by",
+        "page to look at a gateway or a home router and to steer it by",
         "Shows links, paths and sessions of Multipath TCP as they change, lets who has\n"
         "logged in limit a path or change a link's use, and keeps a journal of changes.\n"
         "It runs without privileges beside the services. As installed it serves this\n"

@@ -43,7 +43,7 @@ _PACKAGES = (
     *("systemd", "systemd-sysv", "systemd-timesyncd", "dbus", "udev"),
     *("openssh-server", "sudo", "python3", "python3-apt"),
     *("iproute2", "libargon2-1", "libnftables1", "logrotate", "mptcpize", "nftables", "prometheus-node-exporter"),
-    *("squid", "unattended-upgrades"),
+    *("prometheus-squid-exporter", "squid", "unattended-upgrades"),
     # For scripts/gateway-quickstart: the playbook runs in the guest itself, and its kernel is this machine's.
     *("ansible-core", "conntrack", "dnsmasq-base", "python3-qrcode", "wireguard-go", "wireguard-tools"),
 )
