@@ -98,10 +98,30 @@ def test_a_second_daemon_is_refused_and_the_first_one_stays() -> None:
         assert CONTROL.ask("now") == {}
 
 
+@pytest.mark.parametrize("before", ["x ", "\n0: 2 0 10000 1 1 77 "])
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_socket_whose_path_only_ends_in_the_daemons_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, is_left: bool
+) -> None:
+    """Anyone may make folders with such names, and /proc/net/unix has the path as it was given."""
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as strange:
+        monkeypatch.setattr(directories, "RUN", Path(short))
+        if is_left:
+            with socket.socket(socket.AF_UNIX) as killed:
+                killed.bind(str(CONTROL.path))
+        Path(f"{before}{CONTROL.path.parent}").mkdir(parents=True)
+        strange.bind(f"{before}{CONTROL.path}")
+        strange.listen()
+        assert f"{before}{CONTROL.path}\n" in Path("/proc/net/unix").read_text()
+        assert not is_served("weather")
+
+
 def test_what_a_killed_daemon_left_is_no_daemon() -> None:
     directories.make_run()
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(CONTROL.path))
+    assert not is_served("weather")
     with answering(lambda _: {}):
         assert CONTROL.ask("now") == {}
 
