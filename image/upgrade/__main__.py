@@ -40,8 +40,9 @@ starts anew with the other slot."""
 EPILOG = """\
 exit status
   0 done; 64 wrong arguments; 65 a bundle that is not accepted: no signature that this image trusts, for another image,
-  or older; 66 it is not there; 69 this is no image with two slots, or it takes no upgrades; 71 the system refused an
-  operation; 75 the system that runs was not found good yet; 77 not root; 130 Ctrl-C; 143 SIGTERM
+  older, or with another version in it than it said at first; 66 it is not there; 69 this is no image with two slots, or
+  it takes no upgrades; 71 the system refused an operation; 75 the system that runs was not found good yet; 77 not root;
+  130 Ctrl-C; 143 SIGTERM
 
 example
   tributary-upgrade install https://images.example.net/tributary-router-x86-0.2.0.raucb --restart"""
@@ -81,6 +82,7 @@ def _install(bundle: str, allow_older: bool, check: bool, dry_run: bool, restart
         return
     machine.install(bundle)
     with machine.mounted(slots.other.device, change=True) as root:
+        _insist_again(found, bundle, root)
         own.carry(Path("/"), root)
         # Where firmware starts a slot by its folder on the boot partition, as a Raspberry Pi's does.
         if (place := BOOT / folder(slots.other.name)).exists():
@@ -100,6 +102,17 @@ def _accepted(name: str, allow_older: bool) -> tuple[Slots, Bundle]:
     if Trial(Path("/")).on:
         raise CommandError(Exit.IN_USE, "the system that runs was not found good yet: the other slot is the way back")
     return slots, found
+
+
+def _insist_again(found: Bundle, name: str, root: Path) -> None:
+    """Raise CommandError (65), and give the system below ``root`` up, unless it is the version that was accepted.
+
+    RAUC reads the bundle a second time to install it: whoever serves it may hand out another one, as well signed.
+    """
+    if (written := machine.version(root)) != found.version:
+        reason = f"version {written or 'unknown'} was in it, not {found.version}, which was accepted"
+        Trial(root).failed(reason)
+        raise CommandError(Exit.BAD_DATA, f"{name}: {reason}; what runs is as it was")
 
 
 def _steps(slots: Slots, found: Bundle) -> list[str]:

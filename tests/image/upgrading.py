@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ from image import partitions
 from image.make import bundle
 from image.make.bundle import Signing
 from image.make.command import Runner
+from image.make.lock import installed
 from image.progress import Progress
 from tests.image.machine import Medium
 
 TOOLS = ("rauc", "mksquashfs", "openssl", "debugfs", "mkfs.ext4")
-LATER = "9999-1"
 
 
 def signing(folder: Path, name: str) -> Signing:
@@ -28,6 +29,12 @@ def change(image: Path, place: partitions.Partition, request: str) -> None:
     command = ["debugfs", "-w", "-R", request, f"{image}?offset={place.start}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(done.stderr.splitlines()) == 1, done.stderr  # its version
+
+
+def read(image: Path, place: partitions.Partition, path: str) -> str:
+    """The file ``path`` of the ext4 at ``place`` of ``image``."""
+    command = ["debugfs", "-R", f"cat {path}", f"{image}?offset={place.start}"]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
 
 
 def disk_of(bundles: Path) -> Path:
@@ -56,10 +63,16 @@ class Bundles:
     def folder(self) -> Path:
         return self.medium.path.parent / "bundles"
 
-    def make(self, name: str, by: Signing | None = None, compatible: str = "", version: str = LATER) -> None:
+    @cached_property
+    def version(self) -> str:
+        """Of the system in that root: no other may be in a bundle's manifest."""
+        database = read(self.medium.path, self.medium.roots[0], "/var/lib/dpkg/status")
+        return installed(database)["tributary-image"]
+
+    def make(self, name: str, by: Signing | None = None, compatible: str = "", version: str = "") -> None:
         self._make(self.medium.path, self.medium.roots[0].size, name, (compatible, version), by or self.ours)
 
-    def refuse(self, name: str, by: Signing | None = None, compatible: str = "", version: str = LATER) -> None:
+    def refuse(self, name: str, by: Signing | None = None, compatible: str = "", version: str = "") -> None:
         """With a part of the root: nobody looks at it."""
         self._make(self.medium.path, 8 << 20, f"refused-{name}", (compatible, version), by or self.ours)
 
@@ -68,11 +81,11 @@ class Bundles:
         plain = self.medium.path.with_name("broken.img")
         subprocess.run(["cp", "--sparse=always", self.medium.path, plain], check=True)
         change(plain, self.medium.roots[0], "rm /usr/bin/tributary-converter")
-        self._make(plain, self.medium.roots[0].size, "broken", ("", LATER), self.ours)
+        self._make(plain, self.medium.roots[0].size, "broken", ("", ""), self.ours)
         plain.unlink()
 
     def _make(self, image: Path, size: int, name: str, told: tuple[str, str], by: Signing) -> None:
-        text = bundle.manifest(told[0] or self.compatible, told[1])
+        text = bundle.manifest(told[0] or self.compatible, told[1] or self.version)
         target = self.folder / f"{name}{bundle.ENDING}"
         bundle.make(image, self.medium.roots[0].start, size, text, by, target, self._runner)
 
