@@ -42,7 +42,8 @@ reboots. Needs root.
 
 _REVOKE = """\
 Removes a router's keys, its open connections with this machine, and its file. From then on none of its packets is
-accepted; Multipath TCP sessions that lost all their subflows end after net.mptcp.close_timeout.
+accepted, also if a copy of the file is put back; 'enrol' makes new keys. Multipath TCP sessions that lost all their
+subflows end after net.mptcp.close_timeout.
 """
 
 _ROTATE = """\

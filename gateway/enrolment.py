@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gateway.forwards import conflicts, with_added, without
-from gateway.registry import Contents, Identity, Router, free_number, name_of
+from gateway.registry import Contents, Identity, Revoked, Router, free_number, lost_keys, name_of
 from gateway.tunnels import Gateway, reconcile
 from tributary.kernel import connections
 from tributary.settings.errors import CommandError, Exit
@@ -23,9 +23,12 @@ class EnrolResult:
 
 
 def enrol(gateway: Gateway, name: str, now: datetime) -> EnrolResult:
-    """Enrol a new router; raises CommandError, exit 64 for a wrong name, 75 for one that is taken."""
+    """Enrol a new router, also in the place of a file with revoked keys; raises CommandError, exit 64 for a wrong name,
+    75 for one that is taken.
+    """
     contents = gateway.registry.look()
     refuse_taken(contents, name_of(name))
+    contents = contents.without(name)
     secret, identity = _identity(gateway, contents, now)
     return _admit(gateway, contents, name, Router(**identity.model_dump()), secret)
 
@@ -48,15 +51,17 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Enro
 
 
 def revoke(gateway: Gateway, name: str) -> Sequence[str]:
-    """Revoke a router at once; returns what was done. Raises CommandError, exit 64 if there is no such router.
+    """Revoke a router at once, and for good; returns what was done. Raises CommandError, exit 64 if there is no such
+    router.
 
     Whatever is in its file, or in those of others.
     """
     contents = gateway.registry.look()
     if name not in contents.faults:
         get_router(contents, name)
-    gateway.registry.remove(name)
-    return reconcile(gateway, contents.without(name))
+    others = contents.without(name)
+    notes = gateway.registry.revoke(name, others.routers)
+    return [*reconcile(gateway, others), *notes]
 
 
 def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Sequence[str]:
@@ -109,7 +114,7 @@ def get_router(contents: Contents, name: str) -> Router:
 
 def refuse_taken(contents: Contents, name: str) -> None:
     """Raise CommandError, exit 75, if there is a router ``name``."""
-    if name in contents.routers or name in contents.faults:
+    if name in contents.routers or (name in contents.faults and not isinstance(contents.faults[name], Revoked)):
         raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary rotate {name}")
 
 
@@ -139,6 +144,8 @@ def _admit(gateway: Gateway, contents: Contents, name: str, router: Router, secr
     after = replace(contents, routers={**contents.routers, name: router})
     notes = reconcile(gateway, after, [name] if name in contents.routers else [])
     gateway.registry.write(name, router)
+    if name in contents.routers:
+        notes = [*notes, *gateway.registry.revoked.add(name, lost_keys(contents.routers[name], router))]
     if settings.lan_prefix and prefix is None:
         notes = [
             *notes,

@@ -1,7 +1,7 @@
 """The home routers that are enrolled: a file for each, with its number and the public keys of its tunnels.
 
 The file is all that the gateway keeps of an enrolment; a router's secret is not in it. Removing a file revokes the
-router, adding one enrols it.
+router, adding one enrols it, unless its keys were revoked by a command.
 """
 
 import re
@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import Field, model_validator
 
 from gateway.forwards import conflicts
+from gateway.revoked import RevokedKeys
 from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
@@ -82,6 +83,15 @@ Routers = Mapping[str, Router]
 """By their names."""
 
 
+class Revoked(CommandError):
+    """A file all of whose keys were revoked; exit code 64."""
+
+    def __init__(self, path: Path, day: str) -> None:
+        super().__init__(
+            Exit.USAGE, f"{path}: its keys were revoked on {day}: tributary enrol {path.stem} makes new ones"
+        )
+
+
 def name_of(text: str, where: str = "") -> str:
     """``text`` if it can be a router's name; raises CommandError, exit 64, whose message begins with ``where``."""
     if re.fullmatch(r"[a-z0-9-]{1,40}", text) is None:
@@ -106,12 +116,13 @@ def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int
 class Contents:
     """The routers whose files are accepted, and what is wrong with the other files, by their names without .toml.
 
-    Numbers in these are ``reserved`` until they are corrected.
+    Numbers in these are ``reserved`` until they are corrected. ``damaged`` says that nobody knows what was revoked.
     """
 
     routers: Routers
     faults: Mapping[str, CommandError]
     reserved: frozenset[int] = frozenset()
+    damaged: str = ""
 
     def without(self, name: str) -> "Contents":
         """The same when the file of ``name`` is gone."""
@@ -123,7 +134,9 @@ class Contents:
     @property
     def notes(self) -> list[str]:
         """A line for each file that is not accepted."""
-        return [f"{failure}: this router has no access until its file is corrected" for failure in self.faults.values()]
+        damaged = [f"{self.damaged}; until then copies of revoked routers' files let them in"] if self.damaged else []
+        lines = (f"{fault}: this router has no access until its file is corrected" for fault in self.faults.values())
+        return [*damaged, *lines]
 
 
 @dataclass(frozen=True)
@@ -135,11 +148,15 @@ class Registry:
     closed: Sequence[Ports] = ()
 
     def read(self) -> Routers:
-        """All routers in the order of their names; raises CommandError: exit 64, 66 if a file is not accepted, 77."""
+        """All routers in the order of their names; raises CommandError: exit 64, 66 if a file is not accepted, 71
+        for a damaged list of what was revoked, 77.
+        """
         contents = self.look()
         if contents.faults:
             code = next(iter(contents.faults.values())).code
             raise CommandError(code, "\n".join(map(str, contents.faults.values())))
+        if contents.damaged:
+            raise CommandError(Exit.SYSTEM, contents.damaged)
         return contents.routers
 
     def look(self) -> Contents:
@@ -153,9 +170,11 @@ class Registry:
         reserved: set[int] = set()
         claims: dict[tuple[str, int | str], str] = {}
         led: dict[str, Sequence[Ports]] = {}
-        for path in sorted(self._files(), key=_age):
+        paths = sorted(self._files(), key=_age)
+        revoked, damaged = self._revoked_days()
+        for path in paths:
             try:
-                name, router = name_of(path.stem, f"{path}: "), load(path, Router)
+                name, router = name_of(path.stem, f"{path}: "), _valid(path, load(path, Router), revoked)
                 self._has_room(name, router)
                 _refuse_doubles(self.folder, claims, name, router)
                 self._refuse_conflicts(led, name, router)
@@ -167,7 +186,14 @@ class Registry:
             claims |= dict.fromkeys(_claims(router), name)
             led |= {name: router.forward} if router.forward else {}
         in_order = {name: found[name] for name in sorted(found)}
-        return Contents(in_order, {name: faults[name] for name in sorted(faults)}, frozenset(reserved))
+        return Contents(in_order, {name: faults[name] for name in sorted(faults)}, frozenset(reserved), damaged)
+
+    def _revoked_days(self) -> tuple[Mapping[str, str], str]:
+        """When each key was revoked, and why that is not known: no damaged file keeps all routers out."""
+        try:
+            return self.revoked.days(), ""
+        except CommandError as failure:
+            return {}, str(failure)
 
     def _refuse_conflicts(self, led: Mapping[str, Sequence[Ports]], name: str, router: Router) -> None:
         if not router.forward:
@@ -180,9 +206,20 @@ class Registry:
         document = router.model_dump(exclude_defaults=True)
         write_atomic(self._file(name), tomli_w.dumps(document).encode())
 
-    def remove(self, name: str) -> None:
-        """Remove the file of ``name``; raises CommandError, exit 71."""
+    def revoke(self, name: str, others: Routers) -> list[str]:
+        """Remove the file of ``name``, and refuse the keys in it from then on; returns what of the latter failed.
+
+        A file that is not accepted may have keys of ``others``, which stay. Raises CommandError, exit 71.
+        """
+        found = re.findall(r"[A-Za-z0-9+/]{43}=", _text(self._file(name)))
+        notes = self.revoked.add(name, {*found}.difference(*map(_keys, others.values())))
         unlink(self._file(name))
+        return notes
+
+    @property
+    def revoked(self) -> RevokedKeys:
+        """Keys that no file gives access. Beside the folder, which others may fill."""
+        return RevokedKeys(self.folder.parent / "revoked.json")
 
     def _files(self) -> list[Path]:
         try:
@@ -203,6 +240,19 @@ class Registry:
                 raise CommandError(Exit.USAGE, f"{self._file(name)}: number = {identity.number}: {error}") from error
 
 
+def _valid(path: Path, router: Router, revoked: Mapping[str, str]) -> Router:
+    """The router with its identities that were not revoked; raises Revoked without any."""
+    days = [next((revoked[key] for key in each.keys if key in revoked), None) for each in router.identities]
+    match days:
+        case [None] | [None, None]:
+            return router
+        case [None, _]:
+            return router.model_copy(update={"next": None})
+        case [_, None]:
+            return router.rotated()
+    raise Revoked(path, str(days[-1]))
+
+
 def _refuse_doubles(folder: Path, owners: Mapping[tuple[str, int | str], str], name: str, router: Router) -> None:
     own = set()
     for what, value in _claims(router):
@@ -221,11 +271,25 @@ def _age(path: Path) -> tuple[int, str]:
 
 def _numbers_in(path: Path) -> set[int]:
     """The numbers that a file which is not accepted may give to its router and its LAN, whatever it calls them."""
+    lines = re.findall(r"^\s*\w+\W{0,4}(\d{1,9})\b", _text(path), re.ASCII | re.MULTILINE)
+    return {int(digits) for digits in lines}
+
+
+def _text(path: Path) -> str:
+    """What can be read of a file."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return set()
-    return {int(digits) for digits in re.findall(r"^\s*\w+\W{0,4}(\d{1,9})\b", text, re.ASCII | re.MULTILINE)}
+        return ""
+
+
+def lost_keys(before: Router, after: Router) -> list[str]:
+    """The keys that a router no longer has."""
+    return [key for key in _keys(before) if key not in _keys(after)]
+
+
+def _keys(router: Router) -> list[str]:
+    return [key for identity in router.identities for key in identity.keys]
 
 
 def _claims(router: Router) -> Iterator[tuple[str, int | str]]:

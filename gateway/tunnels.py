@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gateway import forwarding, rules
 from gateway.counters import Totals, counted
 from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, remaining, tunnels
-from gateway.registry import Contents, Registry, Routers
+from gateway.registry import Contents, Registry, Routers, lost_keys
 from gateway.settings import GatewaySettings
 from gateway.state import Changes, State
 from tributary.kernel import connections, nft, wireguard
@@ -120,9 +120,10 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
         except CommandError as failure:
             done.append(f"{name}: uses its new keys; the old ones stay for now: {failure}")
         else:
+            done.append(f"{name}: uses its new keys; the old ones are removed")
+            done += gateway.registry.revoked.add(name, lost_keys(routers[name], renewed))
             routers[name] = renewed
             rotated.append(name)
-            done.append(f"{name}: uses its new keys; the old ones are removed")
     return done + reconcile(gateway, replace(contents, routers=routers), rotated, always=always)
 
 

@@ -330,16 +330,35 @@ def test_a_setting_that_contradicts_a_router_that_is_enrolled_is_refused(
     state = tmp_path / "gateway"
     registry = Registry(state / "routers", NETWORK)
     registry.write("home", router(1, forward=["tcp/2222"]))
-    (tmp_path / "scratch").mkdir()
-    said = {
-        "folder": str(tmp_path),
-        "packages_programs": str(_programs(tmp_path / "root")),
-        "gateway_settings": {"name": "gw1.example.net", "never_forwarded": [closed]},
-        **({"gateway_state": str(state)} if kept_by == "the host" else {"gateway_routers": str(registry.folder)}),
-    }
-    done = play(HERE / "tunnels.yml", "routers", tmp_path, "-e", json.dumps(said))
+    kept = {"gateway_state": str(state)} if kept_by == "the host" else {"gateway_routers": str(registry.folder)}
+    done = _judged(tmp_path, kept, never_forwarded=[closed])
     assert done.returncode == code, done.stdout + done.stderr
     assert (f"the gateway itself needs {closed}" in done.stdout) is (code == 2)
+
+
+@needs_ansible
+def test_a_router_that_the_host_has_revoked_is_refused_while_the_controller_has_its_file(tmp_path: Path) -> None:
+    host, controller = Registry(tmp_path / "gateway/routers", NETWORK), Registry(tmp_path / "all/routers", NETWORK)
+    for number, name in enumerate(("home", "other"), start=1):
+        controller.write(name, router(number))
+    host.revoked.add("home", router(1).keys)
+    done = _judged(tmp_path, {"gateway_state": str(host.folder.parent), "gateway_routers": str(controller.folder)})
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "home.toml: its keys were revoked on" in said, said
+    assert "other.toml: its" not in said
+
+
+def _judged(folder: Path, kept: dict[str, str], **settings: object) -> subprocess.CompletedProcess[str]:
+    """The role's judgement where the routers' files are ``kept`` there."""
+    (folder / "scratch").mkdir()
+    said = {
+        "folder": str(folder),
+        "packages_programs": str(_programs(folder / "root")),
+        "gateway_settings": {"name": "gw1.example.net", **settings},
+        **kept,
+    }
+    return play(HERE / "tunnels.yml", "routers", folder, "-e", json.dumps(said))
 
 
 def _programs(root: Path) -> Path:

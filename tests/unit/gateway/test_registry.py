@@ -29,8 +29,8 @@ def test_what_is_written_is_read_again(registry: Registry) -> None:
     registry.write("berlin", router(1))
     assert registry.read() == {"berlin": router(1), "paris": router(2, following=3)}
     assert list(registry.read()) == ["berlin", "paris"]
-    registry.remove("paris")
-    registry.remove("paris")
+    for _ in range(2):
+        assert registry.revoke("paris", {"berlin": router(1)}) == []
     assert registry.read() == {"berlin": router(1)}
 
 

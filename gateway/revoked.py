@@ -1,0 +1,47 @@
+"""Keys that were revoked, or replaced by a rotation: a copy of a router's file gives them no access again."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tributary.daemons.state_file import StateFile
+from tributary.settings.errors import CommandError
+
+_MOST = 10_000
+"""Entries of half a kilobyte; the oldest go."""
+
+
+@dataclass(frozen=True)
+class RevokedKeys:
+    """They are in the file ``path``, an entry for each time."""
+
+    path: Path
+
+    def days(self) -> Mapping[str, str]:
+        """When it was, by the key; raises CommandError, exit 71 for a damaged file, 77."""
+        entries = StateFile(self.path).read(_entries) or []
+        return {key: entry["day"] for entry in entries for key in entry["keys"]}
+
+    def add(self, router: str, keys: Collection[str]) -> list[str]:
+        """Add the keys of a router; returns what failed: it has to be out also where nothing can be written."""
+        notes: list[str] = []
+        file = StateFile(self.path)
+        entries = file.read(_entries, notes.append) or []
+        new = sorted(set(keys) - {key for entry in entries for key in entry["keys"]})
+        if not new:
+            return notes
+        day = datetime.now(UTC).date().isoformat()
+        try:
+            file.replace([*entries, {"router": router, "day": day, "keys": new}][-_MOST:])
+        except CommandError as failure:
+            notes.append(f"{router}: a copy of its file would let it in again: {failure}")
+        return notes
+
+
+def _entries(document: Any) -> list[dict[str, Any]]:
+    return [
+        {"router": str(entry["router"]), "day": str(entry["day"]), "keys": list(map(str, entry["keys"]))}
+        for entry in document
+    ]
