@@ -4,7 +4,7 @@ import sys
 import time
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from image.upgrade import bundle, firmware, grubenv, machine, own
 from image.upgrade.boot_partition import BOOT, fill
@@ -135,40 +135,53 @@ def _next(restart: bool) -> str:
 def _back(dry_run: bool, restart: bool) -> None:
     need_root("tributary-upgrade")
     slots = machine.slots()
-    version, reason = _inside(slots.other.device)
-    name = slots.other.name
-    if not version:
+    other, name = _inside(slots.other.device), slots.other.name
+    if not other.version:
         raise CommandError(
             Exit.UNAVAILABLE, f"slot {name} holds no system: there is no way back before the first upgrade"
         )
-    if reason or not slots.other.good:
-        why = reason or "it did not start well"
+    if other.given_up or not slots.other.good:
+        why = other.given_up or "it did not start well"
         raise CommandError(
-            Exit.UNAVAILABLE, f"slot {name}, version {version}, was given up ({why}): there is no way back"
+            Exit.UNAVAILABLE, f"slot {name}, version {other.version}, was given up ({why}): there is no way back"
         )
     if dry_run:
-        print(f"let slot {name} start next, version {version}")
+        print(f"let slot {name} start next, version {other.version}")
         return
     machine.mark("active", "other")
-    print(f"version {version} is in slot {name}: {_next(restart)}")
+    grubenv.note_good(BOOT, name)
+    print(f"version {other.version} is in slot {name}: {_next(restart)}")
 
 
-def _inside(device: str) -> tuple[str, str]:
-    """The version of the system on ``device``, and why it was given up; empty where there is none."""
+class _System(NamedTuple):
+    """A system's version, why it was given up, and whether it was not found good yet; empty where there is none."""
+
+    version: str = ""
+    given_up: str = ""
+    on_trial: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        return bool(self.version) and not self.given_up and not self.on_trial
+
+
+def _inside(device: str) -> _System:
+    """The system on ``device``."""
     try:
         with machine.mounted(device) as root:
-            return machine.version(root), Trial(root).reason
+            trial = Trial(root)
+            return _System(machine.version(root), trial.reason, trial.on)
     except CommandError:
-        return "", ""
+        return _System()
 
 
 def _status(json: bool) -> None:
     need_root("tributary-upgrade")
     slots = machine.slots()
-    version, reason = _inside(slots.other.device)
+    version, given_up, _ = _inside(slots.other.device)
     facts: dict[str, Any] = {
         "running": {"slot": slots.running.name, "version": machine.version(), "on_trial": Trial(Path("/")).on},
-        "other": {"slot": slots.other.name, "version": version, "given_up": reason, "good": slots.other.good},
+        "other": {"slot": slots.other.name, "version": version, "given_up": given_up, "good": slots.other.good},
         "next": slots.first,
         "takes": slots.compatible,
     }
@@ -194,13 +207,16 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _confirm() -> None:
     need_root("tributary-upgrade")
-    if grubenv.is_damaged(BOOT):
-        _repair(firmware.running(Path("/proc/cmdline").read_text()))
+    slot = firmware.running(Path("/proc/cmdline").read_text())
+    if grubenv.is_damaged(BOOT) and _repair(slot) != slot:
+        machine.restart()
+        return
     trial = Trial(Path("/"))
     found = _settled() if trial.on else Verdict(Health.GOOD)
     if found.health is Health.GOOD:
         trial.passed()
         machine.mark("good", "booted")
+        grubenv.note_good(BOOT, slot)
         print("this system is found good")
         return
     reason = f"{found.health.value}: {', '.join(found.units)}"
@@ -210,12 +226,20 @@ def _confirm() -> None:
     machine.restart()
 
 
-def _repair(slot: str) -> None:
-    """``slot`` runs: it is first again. The other one is good unless it is empty, or says that it was given up."""
+def _repair(slot: str) -> str:
+    """Which slot starts next: ``slot``, which runs, or the other one if that was found good last.
+
+    GRUB has taken the first entry of its menu, whichever slot ran before. The other one is tried so once: unless it is
+    found good again, what runs after further damage stays.
+    """
     (other,) = set(SLOTS) - {slot}
-    version, reason = _inside(f"/dev/tributary/root-{folder(other)}")
-    grubenv.write(BOOT, grubenv.environment(slot, other_good=bool(version) and not reason))
-    print(f"GRUB's variables were damaged: made anew, slot {slot} starts first")
+    is_good = _inside(f"/dev/tributary/root-{folder(other)}").is_good
+    first = other if is_good and grubenv.found_good(BOOT) == other else slot
+    grubenv.write(BOOT, grubenv.environment(first, other_good=is_good))
+    if first == other:
+        grubenv.note_good(BOOT, "")
+    print(f"GRUB's variables were damaged: made anew, slot {first} starts first")
+    return first
 
 
 def _settled() -> Verdict:

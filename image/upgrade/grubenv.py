@@ -1,10 +1,12 @@
 """GRUB's variables on the boot partition of a PC: which slot starts first, and how often each was tried.
 
 GRUB writes them in place at each start, so that a power cut may leave a file that neither it nor RAUC reads. GRUB takes
-the first entry of its menu then, slot A, and what has started makes the file anew.
+the first entry of its menu then, slot A, and what has started makes the file anew. Which slot was found good last is in
+a file of its own, which a start does not write unless another slot is found good.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from image.upgrade.choice import SLOTS
@@ -13,6 +15,7 @@ from tributary.kernel import process
 from tributary.settings.errors import Exit, refused
 
 NAME = "grub/grubenv"
+_GOOD = "grub/good"
 BYTES = 1024
 """Of a file that GRUB writes (GNU GRUB Manual 2.12, 15.1.3 Environment block)."""
 
@@ -23,7 +26,7 @@ _SYNC = 900.0  # seconds: a slow card
 
 
 def environment(first: str = "A", *, other_good: bool = False) -> bytes:
-    """The file where slot ``first`` is first, and good."""
+    """The file where slot ``first`` is first, and good; the other one is its way back if that is good, too."""
     (other,) = set(SLOTS) - {first}
     good = {first: 1, other: int(other_good)}
     text = "".join(f"{slot}_OK={good[slot]}\n{slot}_TRY=0\n" for slot in SLOTS)
@@ -44,5 +47,22 @@ def is_damaged(boot: Path) -> bool:
 
 def write(boot: Path, data: bytes) -> None:
     """Have ``data`` there, also across a power cut; raises CommandError (71)."""
-    write_atomic(boot / NAME, data)
+    _put(boot, NAME, data)
+
+
+def found_good(boot: Path) -> str:
+    """The slot that was found good last; empty if that is not known."""
+    with suppress(OSError, UnicodeDecodeError):
+        return (boot / _GOOD).read_text().strip()
+    return ""
+
+
+def note_good(boot: Path, slot: str) -> None:
+    """Have ``slot`` there as the one that was found good last, on a PC; empty: none. Raises CommandError (71)."""
+    if (boot / _GOOD).parent.exists() and found_good(boot) != slot:
+        _put(boot, _GOOD, slot.encode())
+
+
+def _put(boot: Path, name: str, data: bytes) -> None:
+    write_atomic(boot / name, data)
     process.output(["sync", "--file-system", str(boot)], timeout=_SYNC)  # of FAT, fsync(2) knows too little
