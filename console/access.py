@@ -95,28 +95,61 @@ def counted_as(address: str) -> str:
 
 
 class Attempts:
-    """Failed attempts to log in: some at once, then one in a while, for each address and for all together."""
+    """Failed attempts to log in: some at once, then one in a while; for each address, of IPv6 also for each /64, and
+    for all together.
+
+    An attempt that is refused for its address is not counted for the others of its network: one device of a LAN shuts
+    nobody else out, unless it takes many addresses.
+    """
 
     AT_ONCE, PAUSE = 5, 30.0
+    NETWORK_AT_ONCE, NETWORK_PAUSE = 20, 5.0
     ALL_AT_ONCE, ALL_PAUSE = 50, 3.0
-    _ADDRESSES = 1000
 
     def __init__(self) -> None:
         self._all = _Bucket(self.ALL_AT_ONCE, self.ALL_PAUSE)
-        self._by_address: OrderedDict[str, _Bucket] = OrderedDict()
+        self._addresses = _Buckets(self.AT_ONCE, self.PAUSE)
+        self._networks = _Buckets(self.NETWORK_AT_ONCE, self.NETWORK_PAUSE)
 
     def admits(self, address: str, now: float) -> bool:
         """Whether one more attempt is taken; it counts as failed until ``forget``."""
-        key = counted_as(address)
-        bucket = self._by_address.setdefault(key, _Bucket(self.AT_ONCE, self.PAUSE))
-        self._by_address.move_to_end(key)
-        while len(self._by_address) > self._ADDRESSES:
-            self._by_address.popitem(last=False)
-        return bucket.takes(now) and self._all.takes(now)
+        own, network = _keys(address)
+        return (
+            self._addresses.takes(own, now)
+            and (own == network or self._networks.takes(network, now))
+            and self._all.takes(now)
+        )
 
     def forget(self, address: str) -> None:
         """Forget the attempts of an address, which has succeeded."""
-        self._by_address.pop(counted_as(address), None)
+        own, _ = _keys(address)
+        self._addresses.forget(own)
+
+
+def _keys(address: str) -> tuple[str, str]:
+    """What an address and its network count as; of IPv4 it is the same."""
+    network = counted_as(address)
+    return (address if ":" in network else network), network
+
+
+class _Buckets:
+    """One for each key, of the keys that were used last."""
+
+    _MOST = 1000
+
+    def __init__(self, most: int, pause: float) -> None:
+        self._most, self._pause = most, pause
+        self._by_key: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def takes(self, key: str, now: float) -> bool:
+        bucket = self._by_key.setdefault(key, _Bucket(self._most, self._pause))
+        self._by_key.move_to_end(key)
+        while len(self._by_key) > self._MOST:
+            self._by_key.popitem(last=False)
+        return bucket.takes(now)
+
+    def forget(self, key: str) -> None:
+        self._by_key.pop(key, None)
 
 
 class _Bucket:

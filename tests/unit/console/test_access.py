@@ -46,11 +46,28 @@ def test_a_thousand_wrong_passwords_are_not_tried() -> None:
 
 def test_the_addresses_of_an_ipv6_network_have_a_limit_together() -> None:
     attempts = Attempts()
-    taken = sum(attempts.admits(f"2001:db8::{number:x}", 0.0) for number in range(1, 10))
-    assert taken == Attempts.AT_ONCE
+    taken = sum(attempts.admits(f"2001:db8::{number:x}", 0.0) for number in range(1, 40))
+    assert taken == Attempts.NETWORK_AT_ONCE
     assert attempts.admits("2001:db8:0:1::1", 0.0)  # somebody else still may
-    attempts.forget("2001:db8::77")
-    assert attempts.admits("2001:db8::1", 0.0)
+    attempts.forget("2001:db8::1")
+    assert not attempts.admits("2001:db8::1", 0.0)
+
+
+@pytest.mark.parametrize("network", ["2001:db8::{}", "fe80::{}%eth0"])
+def test_one_device_of_a_lan_shuts_no_other_one_out(network: str) -> None:
+    attempts = Attempts()
+    taken = sum(attempts.admits(network.format(1), second / 10) for second in range(6000))
+    assert taken <= Attempts.AT_ONCE + 600 // Attempts.PAUSE
+    assert all(attempts.admits(network.format(2), 600.0) for _ in range(Attempts.AT_ONCE))
+    assert not attempts.admits(network.format(2), 600.0)
+    attempts.forget(network.format(2))
+    assert attempts.admits(network.format(2), 600.0)
+    assert sum(attempts.admits(network.format(1), 600.0) for _ in range(9)) <= 1  # its own are not forgotten
+
+
+def test_an_ipv4_address_is_the_same_in_ipv6() -> None:
+    attempts = Attempts()
+    assert sum(attempts.admits(f"{prefix}192.0.2.1", 0.0) for prefix in ("", "::ffff:") * 10) == Attempts.AT_ONCE
 
 
 @pytest.mark.parametrize(
