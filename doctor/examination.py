@@ -121,7 +121,8 @@ def _endpoints() -> Iterator[Finding]:
 
 
 def _listeners() -> Iterator[Finding]:
-    yield from services.judge_listeners(_listening(), services.units())
+    units = services.units()
+    yield from services.judge_listeners(_listening(), units, services.sockets(units))
 
 
 def _console() -> Iterator[Finding]:

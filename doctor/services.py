@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from doctor.findings import Finding, State, ok
-from tributary.kernel.process import run
+from tributary.kernel.process import output, run
 from tributary.settings.errors import CommandError, Exit
 
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
@@ -72,20 +72,44 @@ def parse_units(printed: str) -> dict[str, bool]:
     return {words[0].removesuffix(".service"): words[1] in _STARTED for words in listed}
 
 
-def judge_listeners(listeners: Sequence[Listener], units: Mapping[str, bool]) -> Iterator[Finding]:
-    """The converters that are enabled among ``units`` listen, and whichever listens does so with MPTCP. Where no unit
-    is installed, as beside a checkout, both are meant.
+def sockets(units: Mapping[str, bool]) -> dict[str, frozenset[str]]:
+    """Where the service manager is to listen for converters until a first connection starts them, by their units: of
+    those whose sockets are enabled among ``units``. Raises CommandError if it does not answer.
+    """
+    by_socket = [unit for unit in SERVICES.values() if units.get(f"{unit}.socket")]
+    return {unit: parse_socket(_shown(f"{unit}.socket")) for unit in by_socket}
+
+
+def _shown(socket: str) -> str:
+    return output(["systemctl", "show", "--property=Listen", socket], timeout=_TIMEOUT)
+
+
+def parse_socket(printed: str) -> frozenset[str]:
+    """From ``systemctl show --property=Listen``: a line such as ``Listen=[::]:3128 (Stream)`` for each address."""
+    return frozenset(map(_place, re.findall(r"=(\S+:\d+)(?=\s|$)", printed)))
+
+
+def _place(address: str) -> str:
+    """An address and port in one form: ss has * for what systemd calls [::], and the device behind the address."""
+    return re.sub(r"%[^\]:]+", "", address).replace("[::]:", "*:")
+
+
+def judge_listeners(
+    listeners: Sequence[Listener], units: Mapping[str, bool], sockets: Mapping[str, Collection[str]]
+) -> Iterator[Finding]:
+    """The converters that are enabled among ``units``, or have ``sockets``, listen, and whichever listens does so with
+    MPTCP. Where no unit is installed, as beside a checkout, both are meant.
     """
     for process, unit in SERVICES.items():
-        by_socket = units.get(f"{unit}.socket", False)
-        own = [each for each in listeners if each.process == process or (by_socket and _waits_for_first(each))]
-        if own or not units or units.get(unit) or by_socket:
-            yield _judge_one(unit, own) if own else _silent(f"{unit}.socket" if by_socket else unit)
+        places = sockets.get(unit, ())
+        own = [each for each in listeners if each.process == process or _waits_for_first(each, places)]
+        if own or not units or units.get(unit) or unit in sockets:
+            yield _judge_one(unit, own) if own else _silent(f"{unit}.socket" if unit in sockets else unit)
 
 
-def _waits_for_first(listener: Listener) -> bool:
-    """Whether the service manager listens, until a first connection starts the service."""
-    return listener.process == "systemd" and listener.multipath
+def _waits_for_first(listener: Listener, places: Collection[str]) -> bool:
+    """Whether the service manager listens at one of ``places``: it may listen for others, too."""
+    return listener.process == "systemd" and listener.multipath and _place(listener.address) in places
 
 
 def _judge_one(unit: str, own: Sequence[Listener]) -> Finding:

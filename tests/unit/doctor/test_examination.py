@@ -66,6 +66,15 @@ def test_without_listeners_or_units_both_converters_are_missing() -> None:
     assert [each.state for each in examine(Role.GATEWAY, ["listeners"])] == [State.WRONG, State.WRONG]
 
 
+def test_a_converter_waits_where_its_socket_is_and_at_no_other_place(playing: Playing) -> None:
+    socket = 'LISTEN 0 9 *:{} *:* users:(("systemd",pid=1,fd=40))'
+    units, shown = "tributary-converter.socket enabled enabled", "Listen=[::]:3128 (Stream)"
+    playing("systemctl", f'case "$1" in show) echo "{shown}";; *) echo "{units}";; esac')
+    for port, state in ((3128, State.OK), (9090, State.WRONG)):
+        playing("ss", f"case $1 in *M) echo '{socket.format(port)}';; esac")
+        assert [each.state for each in examine(Role.GATEWAY, ["listeners"])] == [state]
+
+
 def test_a_service_manager_that_does_not_answer_makes_it_no_router(playing: Playing) -> None:
     playing("systemctl", "echo 'tributary-router.service enabled enabled'")
     assert examination.own_role() is Role.ROUTER

@@ -211,21 +211,21 @@ def test_listeners_are_known_by_process_and_by_mptcp() -> None:
 
 
 def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
-    findings = list(services.judge_listeners([Listener("squid", "*:3128", False)], {}))
+    findings = list(services.judge_listeners([Listener("squid", "*:3128", False)], {}, {}))
     assert [finding.message for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
     assert commands(findings[0]) == ["systemctl restart tributary-squid"]
     assert [finding.cuts for finding in findings] == [True, False]
     both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
-    assert states(*services.judge_listeners(both, {})) == ["ok", "ok"]
+    assert states(*services.judge_listeners(both, {}, {})) == ["ok", "ok"]
 
 
 def test_a_converter_that_is_not_enabled_need_not_listen() -> None:
-    assert list(services.judge_listeners([], {"tributary-throttler": True})) == []
-    assert list(services.judge_listeners([], {"tributary-converter": False, "tributary-gateway": True})) == []
+    assert list(services.judge_listeners([], {"tributary-throttler": True}, {})) == []
+    assert list(services.judge_listeners([], {"tributary-converter": False, "tributary-gateway": True}, {})) == []
     only = {"tributary-converter": True, "tributary-squid": False}
-    (finding,) = services.judge_listeners([], only)
+    (finding,) = services.judge_listeners([], only, {})
     assert (finding.check, finding.message) == ("tributary-converter", "does not listen")
-    assert len(list(services.judge_listeners([Listener("squid", "*:3128", True)], only))) == 2
+    assert len(list(services.judge_listeners([Listener("squid", "*:3128", True)], only, {}))) == 2
 
 
 def test_the_service_manager_listens_for_a_converter_that_its_socket_starts() -> None:
@@ -237,12 +237,29 @@ def test_the_service_manager_listens_for_a_converter_that_its_socket_starts() ->
     waiting, started = listeners[:1], listeners[1:3]
     assert [each.process for each in started] == ["systemd", "tributary-conve"]
     by_socket = {"tributary-converter.socket": True, "tributary-converter": False}
+    sockets = {"tributary-converter": {"*:3128", "*:3129"}}
     for found in (waiting, started):
-        (finding,) = services.judge_listeners(found, by_socket)
+        (finding,) = services.judge_listeners(found, by_socket, sockets)
         assert (finding.state, finding.message) == (State.OK, f"takes MPTCP at {found[0].address}")
-    (silent,) = services.judge_listeners(listeners[3:], by_socket)
+    (silent,) = services.judge_listeners(listeners[3:], by_socket, sockets)
     assert commands(silent) == ["systemctl start tributary-converter.socket"]
-    assert states(*services.judge_listeners(waiting, {"tributary-converter": True})) == ["wrong"]
+    assert states(*services.judge_listeners(waiting, {"tributary-converter": True}, {})) == ["wrong"]
+
+
+def test_where_the_service_manager_listens_for_another_no_converter_does() -> None:
+    by_socket, sockets = {"tributary-converter.socket": True}, {"tributary-converter": {"*:3128", "10.0.0.1:5124"}}
+    for address in ("*:9090", "192.0.2.1:3128", "10.0.0.2:5124"):
+        (finding,) = services.judge_listeners([Listener("systemd", address, True)], by_socket, sockets)
+        assert (finding.state, finding.message) == (State.WRONG, "does not listen")
+    for address in ("*:3128", "[::]:3128", "*%eth0:3128", "10.0.0.1:5124", "10.0.0.1%eth0:5124"):
+        (finding,) = services.judge_listeners([Listener("systemd", address, True)], by_socket, sockets)
+        assert finding.state is State.OK
+
+
+def test_where_a_socket_listens_is_what_the_service_manager_shows() -> None:
+    printed = "Listen=[::]:3128 (Stream)\nListen=10.0.0.1:5124 (Stream)\nListen=/run/x.sock (Stream)\n"
+    assert services.parse_socket(printed) == {"*:3128", "10.0.0.1:5124"}
+    assert services.parse_socket("Listen=\n") == frozenset()
 
 
 def test_units_are_known_by_name_without_those_of_tenants() -> None:
