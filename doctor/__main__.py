@@ -4,7 +4,7 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import zip_longest
@@ -21,7 +21,8 @@ from tributary.settings.hosts import host_and_port
 _DESCRIPTION = """\
 Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that is removed
 again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says whether
-it is ok, works with limits (note), or is wrong, and then prints the command that fixes it.
+it is ok, works with limits (note), or is wrong, and then prints the command that fixes it; or that it could not be
+examined (?).
 
 Nothing is changed without --fix.
 
@@ -50,6 +51,7 @@ checks:
 exit codes:
   0   nothing is wrong
   1   something is
+  3   nothing is known to be wrong, but something could not be examined, and is marked with ?
   64  wrong arguments
   69  --path: the name has no address
   71  --record, --metrics: the file cannot be written
@@ -107,8 +109,14 @@ def _run(
             if metrics:
                 write_metrics(metrics, findings, time.time())
     _report(findings, json)
-    is_wrong = any(finding.state is State.WRONG for finding in findings)
-    return Exit.WRONG_RESULT if is_wrong and not (record or metrics) else 0
+    return 0 if record or metrics else _exit_code({finding.state for finding in findings})
+
+
+def _exit_code(states: Collection[State]) -> int:
+    """What could not be examined may be wrong, and is no good end either."""
+    if State.WRONG in states:
+        return Exit.WRONG_RESULT
+    return Exit.UNDECIDED if State.UNKNOWN in states else 0
 
 
 def _paths(target: str) -> list[Finding]:

@@ -134,6 +134,9 @@ def _listening() -> list[services.Listener]:
 
 
 def _firewall() -> Iterator[Finding]:
+    if not services.has_nft():
+        yield services.WITHOUT_NFT
+        return
     yield services.judge_firewall(services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset")))
 
 

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from os import dup
 
 from doctor import fixing, lock
 from doctor.examination import ON_REQUEST, Role, checks, examine, own_role, recorded
-from doctor.findings import fixes
+from doctor.findings import State, fixes
 from doctor.record import write_findings
 from tributary.api.console import Fixed, RanCommand
 from tributary.api.places import EXAMINED
@@ -68,13 +69,15 @@ def _fix(name: str) -> Fixed:
         left: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
         try:
-            findings = examine(role, recorded(role))
-            left = tuple(finding.message for finding in findings if finding.fix_name == name)
-            write_findings(EXAMINED, findings, role.value, time.time())
+            looks = {each: examine(role, [each]) for each in recorded(role)}
+            left = tuple(finding.message for finding in looks[name] if finding.fix_name)
+            unknown = (finding.message for finding in looks[name] if finding.state is State.UNKNOWN)
+            notes = tuple(f"it could not be examined: {message}" for message in unknown)
+            write_findings(EXAMINED, [*chain(*looks.values())], role.value, time.time())
         except (CommandError, OSError) as error:
             if not ran:
                 raise
-            notes = (f"what was found afterwards is not recorded: {error}",)
+            notes = (*notes, f"what was found afterwards is not recorded: {error}")
     return Fixed(name=name, ran=ran, left=left, notes=notes)
 
 

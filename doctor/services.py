@@ -1,6 +1,7 @@
 """Whether the appliance's services listen, with MPTCP, behind a firewall: ss(8), nft(8)."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -132,6 +133,19 @@ def judge_console(listeners: Sequence[Listener], *, enabled: bool) -> list[Findi
 def _silent(unit: str) -> Finding:
     fix = (("systemctl", "start", unit),)
     return Finding(unit, State.WRONG, "does not listen", fix, f"journalctl -u {unit} says why it ended")
+
+
+def has_nft() -> bool:
+    """Whether nft is installed, also where the user's own PATH lacks the folders of such programs."""
+    return shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+
+
+WITHOUT_NFT = Finding(
+    "firewall",
+    State.WRONG,
+    "nft is not installed: nothing loads the rules, and everything that listens can be reached",
+    advice="apt install nftables, and start again what loads rules; docs/security.md lists what they accept",
+)
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:

@@ -6,6 +6,8 @@ import { Table } from "./tables.js";
 import { count, date } from "./units.js";
 
 export const isWrong = (finding) => finding.state === "wrong";
+/** What could not be examined may be wrong. */
+export const isUnknown = (finding) => finding.state === "unknown";
 const LONG = 3 * 3600;
 const FOUND = ["State", "Check", "What was found", "What fixes it"];
 const STATES = ["wrong", "unknown", "note", "ok"];
@@ -14,7 +16,8 @@ const PATIENCE = 60_000;
 
 /** What came of it, in words; throws them where something is still wrong. */
 function outcome({ ran, left, notes }) {
-  const done = ran.length ? `${count(ran.length, "command")} run.` : "It was not wrong any more.";
+  const nothing = notes.length ? "Nothing was run:" : "It was not wrong any more.";
+  const done = ran.length ? `${count(ran.length, "command")} run.` : nothing;
   const failed = ran.filter(({ failure }) => failure).map(({ command, failure }) => `${command}: ${failure}.`);
   const problems = [...failed, ...left.map((each) => `Still wrong: ${each}.`)];
   const text = [done, ...problems, ...notes].join(" ");

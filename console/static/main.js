@@ -2,7 +2,7 @@
 
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
 import { events, follow, get, usePolled } from "./api.js";
-import { Health, isWrong } from "./health.js";
+import { Health, isUnknown, isWrong } from "./health.js";
 import { append, fromServer, NOTHING } from "./history.js";
 import { Bypasses, Devices, Gateway } from "./home.js";
 import { Links } from "./links.js";
@@ -107,6 +107,13 @@ function View({ path, look, past, manages, name }) {
     <${Devices} look=${look} /><${Bypasses} look=${look} manages=${manages} />${(runs("throttler") || !runs("router")) && html`<${Busiest} look=${look} />`}`;
 }
 
+/** What the doctor complains of, on all pages but its own. */
+function complaint(findings) {
+  const wrong = findings.some(isWrong) && "The doctor found something wrong with this machine.";
+  const text = wrong || (findings.some(isUnknown) && "The doctor could not examine all of this machine.");
+  return text && html`<p class="note"><a href="#/health">${text}</a></p>`;
+}
+
 function Page() {
   const { path, token } = useAddress();
   const { data: who, error, again } = usePolled("who", 60);
@@ -129,8 +136,7 @@ function Page() {
     <main tabindex="-1" class=${live.connection}>
       <div role="status">
         ${live.look?.notes.map((note) => html`<p key=${note} class="note">${note}</p>`)}
-        ${path !== "/health" && live.look?.examined?.findings.some(isWrong)
-          && html`<p class="note"><a href="#/health">The doctor found something wrong with this machine.</a></p>`}
+        ${path !== "/health" && complaint(live.look?.examined?.findings ?? [])}
       </div>
       ${content()}
     </main>`;

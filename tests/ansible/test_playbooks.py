@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-import jinja2
+import jinja2.nativetypes
 import pydantic
 import pytest
 
@@ -319,6 +319,28 @@ def test_rules_that_are_undone_do_not_come_back_with_a_boot(stood: bool, done: s
     said = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, check=True, env=environment)
     assert said.stdout.strip() == done
     assert {path.read_text() for path in (tmp_path / "now").iterdir()} == {rules}
+
+
+def test_a_deployment_that_fails_names_what_is_wrong_and_what_could_not_be_examined() -> None:
+    (block,) = read(ANSIBLE / "roles/health/tasks/doctor.yml")
+    assert block["block"][0]["until"] == "health_findings.rc == 0"  # the doctor ends otherwise for both
+    findings = [
+        {"check": check, "state": state, "message": message, "fix": fix, "advice": ""}
+        for check, state, message, fix in (
+            ("MPTCP", "ok", "switched on", []),
+            ("limits", "wrong", "too few", ["sysctl -w a=1"]),
+            ("firewall", "unknown", "nft: did not end in 20 s", []),
+        )
+    ]
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters["from_json"] = json.loads
+    known: dict[str, Any] = {"health_findings": {"stdout": json.dumps(findings)}, "inventory_hostname": "gw1"}
+    for name, text in block["rescue"][0]["vars"].items():
+        known[name] = environment.from_string(text).render(known)
+    said = environment.from_string(block["rescue"][0]["ansible.builtin.fail"]["msg"]).render(known)
+    assert " ".join(said.split()) == (
+        "gw1: limits: too few (sysctl -w a=1) gw1: firewall: nft: did not end in 20 s (could not be examined)"
+    )
 
 
 @needs_ansible

@@ -94,9 +94,9 @@ def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterat
 
 @contextmanager
 def found(**finding: object) -> Iterator[None]:
-    """The doctor's record has this finding and one that is fine."""
+    """The doctor's record has this finding, wrong unless it says otherwise, and one that is fine."""
     fine = {"check": "MPTCP", "state": "ok", "message": "it is on", "fix": []}
-    findings = [{**each, "advice": ""} for each in (fine, {**finding, "state": "wrong"})]
+    findings = [{**each, "advice": ""} for each in (fine, {"state": "wrong", **finding})]
     write_atomic(EXAMINED, json.dumps({"time": time.time(), "role": "gateway", "findings": findings}).encode(), 0o644)
     try:
         yield

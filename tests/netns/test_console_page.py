@@ -141,6 +141,13 @@ def test_the_page_shows_what_the_doctor_found_and_what_fixes_it(chromium: Chromi
         ]  # fmt: skip
 
 
+def test_the_page_says_that_something_could_not_be_examined(chromium: Chromium, address: str) -> None:
+    with found(check="firewall", state="unknown", message="nft is missing", fix=[]):
+        page = opened(chromium, address)
+        page.get_by_role("link", name="The doctor could not examine all of this machine").click()
+        assert page.get_by_role("row").all_inner_texts()[1].split("\t")[:3] == ["unknown", "firewall", "nft is missing"]
+
+
 def test_the_doctor_fixes_what_it_found_after_a_question(chromium: Chromium, address: str) -> None:
     with examined(subflows=0), listening(in_namespace(GATEWAY)):
         page = opened(chromium, address, PHONE)

@@ -6,7 +6,7 @@ The codes are those of sysexits.h, so that scripts and service managers can tell
 code  meaning
 ====  ==========================================================================
 1     the work was done and its result is wrong (a checksum, a failed self-check)
-3     the work was done and its result is unsure: measured too seldom to decide
+3     the work was done and its result is unsure: measured too seldom, or not possible to look
 64    wrong arguments or a wrong settings file; nothing was touched
 65    an input file holds data that is not accepted; nothing was touched
 66    an input file is missing or cannot be read

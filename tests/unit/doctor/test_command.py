@@ -80,6 +80,22 @@ def test_a_record_whose_directory_cannot_be_locked_is_an_error_of_the_system(tmp
     assert raised.value.code == Exit.SYSTEM
 
 
+@pytest.mark.parametrize(("found", "code"), [
+    ([State.OK, State.NOTE], 0),
+    ([State.OK, State.WRONG], Exit.WRONG_RESULT),
+    ([State.OK, State.UNKNOWN], Exit.UNDECIDED),
+    ([State.UNKNOWN, State.WRONG], Exit.WRONG_RESULT),
+])  # fmt: skip
+def test_what_could_not_be_examined_is_no_good_end(
+    found: list[State], code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    same = {"mptcp": lambda: [Finding("mptcp", state, "") for state in found]}
+    monkeypatch.setattr("doctor.examination.checks", lambda _role: same)
+    assert main(["--role", "kernel", "--only", "mptcp", "--json"]) == code
+    pytest.importorskip("prometheus_client")
+    assert main(["--role", "kernel", "--only", "mptcp", "--metrics", str(tmp_path / "doctor.prom")]) == 0
+
+
 def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
     assert list(checks(Role.KERNEL)) == ["kernel", "mptcp"]
     assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "limits"}

@@ -62,6 +62,20 @@ def test_of_a_program_that_prints_nothing_nothing_is_known(name: str, program: s
 
 
 @pytest.mark.usefixtures("playing")
+def test_a_firewall_whose_program_was_removed_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _program, **_where: None)
+    (found,) = examine(Role.GATEWAY, ["firewall"])
+    assert (found.state, found.message) == (State.WRONG, services.WITHOUT_NFT.message)
+
+
+@pytest.mark.parametrize("folder", ["/usr/sbin", "/nowhere"])
+def test_a_program_is_installed_whatever_the_users_path(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = services.has_nft()
+    monkeypatch.setenv("PATH", folder)
+    assert services.has_nft() is before
+
+
+@pytest.mark.usefixtures("playing")
 def test_without_listeners_or_units_both_converters_are_missing() -> None:
     assert [each.state for each in examine(Role.GATEWAY, ["listeners"])] == [State.WRONG, State.WRONG]
 

@@ -102,6 +102,17 @@ def test_what_was_run_is_answered_where_it_cannot_look_again(
     assert "No such file" in answer["notes"][0]
 
 
+def test_what_cannot_be_examined_after_a_fix_is_not_said_to_be_right(
+    answered: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([[WRONG], [Finding("limits", State.UNKNOWN, "nft hangs")]])
+    same = {"limits": lambda: next(looks), "mptcp": lambda: [Finding("MPTCP", State.UNKNOWN, "no tool")]}
+    monkeypatch.setattr("doctor.examination.checks", lambda _role: same)
+    answer = answered(b"limits\n")
+    assert (len(answer["ran"]), answer["left"]) == (1, [])
+    assert answer["notes"] == ["it could not be examined: nft hangs"]
+
+
 def test_where_the_system_refuses_before_anything_is_run_the_answer_says_so(
     answered: Answering, tmp_path: Path
 ) -> None:
