@@ -65,7 +65,7 @@ class Package:
     group: str | None = None  # a system group that its services are in, made by the first installation
     replaces_unit: str | None = None  # another package's service, whose place this one's takes
     sysctl: str | None = None  # the name of a file in usr/lib/sysctl.d
-    leftovers: tuple[str, ...] = ()  # what its services write, gone with a purge
+    leftovers: tuple[str, ...] = ()  # what its services write, and their private keys, gone with a purge
 
     @property
     def conffiles(self) -> tuple[str, ...]:

@@ -110,6 +110,7 @@ def _converter(inputs: Inputs) -> Package:
         leftovers=(
             *(f"var/log/{folder}tributary-converter{tenant}" for folder in ("", "private/") for tenant in ("", "-*")),
             "etc/systemd/system/multi-user.target.wants/tributary-converter@*.service",
+            "etc/tributary/front",
         ),
     )
 
@@ -190,11 +191,12 @@ def _handoff(inputs: Inputs) -> Package:
         # Not enabled: a machine is one or the other, and their addresses are for whoever runs it to say.
         units=tuple(Unit(f"tributary-{each}.service", upgrade, enabled=False) for each, upgrade in upgrades.items()),
         sysctl=_HANDOFF_SYSCTL,
+        leftovers=tuple(f"etc/tributary/{each}" for each in upgrades),
     )
 
 
 def _overlay(inputs: Inputs) -> Package:
-    name = "tributary-overlay"
+    name, parts = "tributary-overlay", ("", "-agent", "-controller")
     return Package(
         name,
         inputs.release.architecture.name,
@@ -213,11 +215,8 @@ def _overlay(inputs: Inputs) -> Package:
         # For a controller that runs an etcd of its own.
         suggests=("etcd-server",),
         # Not enabled: what this machine is, and where etcd is, is for whoever runs the overlay to say.
-        units=tuple(
-            Unit(f"tributary-overlay{part}.service", Upgrade.RESTART, enabled=False)
-            for part in ("", "-agent", "-controller")
-        ),
-        leftovers=("var/lib/tributary-overlay",),
+        units=tuple(Unit(f"tributary-overlay{part}.service", Upgrade.RESTART, enabled=False) for part in parts),
+        leftovers=("var/lib/tributary-overlay", *(f"etc/tributary/overlay{part}" for part in parts)),
     )
 
 

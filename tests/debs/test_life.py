@@ -7,6 +7,8 @@ import pytest
 from tests.debs.chroot import Chroot
 from tests.debs.world import NAMES, Made
 
+KEYS = ("backend", "front", "overlay", "overlay-agent", "overlay-controller", "switch")
+"""Folders of certificates, as the manual pages and playbooks name them."""
 EDITED = 'client_networks = ["10.0.0.0/8"]\nstate_directory = "/var/lib/tributary/squid"\n'
 
 
@@ -77,6 +79,7 @@ def _live(debian: Chroot) -> None:
         "var/lib/tributary/throttler/quotas.json",
         "var/lib/tributary/squid/log/access.log",
         "var/lib/tributary/firstboot/applied.json",
+        *(f"etc/tributary/{part}/node.key" for part in KEYS),
     ):
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text("{}\n")

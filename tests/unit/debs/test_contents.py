@@ -1,5 +1,6 @@
 """What lies in which package."""
 
+import re
 from pathlib import PurePosixPath
 
 import pytest
@@ -153,3 +154,11 @@ def test_the_module_of_each_command_is_packed() -> None:
     assert "command.cli" in commands
     for module in commands:
         assert f"{PYTHON}/{module.replace('.', '/')}.py" in FILES["tributary-common"], module
+
+
+def test_a_purge_takes_private_keys_with_it() -> None:
+    files = [file.content.decode(errors="ignore") for package in PACKAGES.values() for file in package.files]
+    text = "\n".join([*files, (ROOT / "docs/handoff.md").read_text()])  # which is compressed in its package
+    named = set(re.findall(r"etc/tributary/[a-z-]+(?=/node\.key)|(?<=--identity /)etc/tributary/[a-z-]+", text))
+    assert len(named) == 6
+    assert named - {path for package in PACKAGES.values() for path in package.leftovers} == set()
