@@ -299,6 +299,31 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
     assert {path.read_text() for path in (tmp_path / "tributary-firewall-before").iterdir()} == {kept}
 
 
+@needs_ansible
+@pytest.mark.parametrize(
+    ("arguments", "since", "state"),
+    [(False, "@1700", "started"), (False, "@1600", "restarted"), (False, "", "restarted"), (True, "@1700", "restarted")],
+)
+def test_a_back_end_that_runs_by_an_older_program_is_restarted(
+    arguments: bool, since: str, state: str, tmp_path: Path
+) -> None:
+    (task,) = (each for each in read(ANSIBLE / "roles/handoff/tasks/service.yml") if "by them" in each["name"])
+    said = {
+        "handoff_arguments": {"changed": arguments},
+        "handoff_copied": NOTHING,
+        "handoff_since": {"stdout": since},
+        "handoff_program": {"stat": {"mtime": 1650.5}},
+        "handoff_unit": "backend",
+    }
+    asked = {"ansible.builtin.assert": {"that": f"asked == '{state}'"}}
+    tested = asked | {"vars": task["vars"] | {"asked": task["ansible.builtin.systemd"]["state"]}}
+    playbook = tmp_path / "restarted.yml"
+    play_of_it = {"hosts": "localhost", "gather_facts": False, "connection": "local", "vars": said, "tasks": [tested]}
+    playbook.write_text(yaml.safe_dump([play_of_it], width=10**6))
+    done = play(playbook, "localhost,", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("stood", "done", "rules"),
     [(True, "reload tributary-firewall.service", "before"), (False, "disable --now tributary-firewall.service", "now")],
