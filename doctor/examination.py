@@ -137,7 +137,9 @@ def _firewall() -> Iterator[Finding]:
     if not services.has_nft():
         yield services.WITHOUT_NFT
         return
-    yield services.judge_firewall(services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset")))
+    ruleset = services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset"))
+    yield services.judge_firewall(ruleset)
+    yield from services.judge_guard(_listening(), ruleset)
 
 
 def _limits() -> Iterator[Finding]:

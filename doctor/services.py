@@ -164,6 +164,16 @@ def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
     return Finding("firewall", State.WRONG, message, advice=advice)
 
 
+def judge_guard(listeners: Sequence[Listener], ruleset: Mapping[str, Any]) -> Iterator[Finding]:
+    """A Squid that takes MPTCP, which is none of Debian's own, has its guard (docs/squid.md), which a flush takes."""
+    tables = [entry["table"] for entry in ruleset.get("nftables", []) if "table" in entry]
+    is_guarded = ("inet", "squid") in [(table["family"], table["name"]) for table in tables]
+    if not is_guarded and any(each.process == "squid" and each.multipath for each in listeners):
+        unit = SERVICES["squid"]
+        message = "runs without its guard, the nft table inet squid"
+        yield Finding(unit, State.WRONG, message, (("systemctl", "restart", unit),), cuts=True)
+
+
 def parse_ruleset(printed: str) -> Mapping[str, Any]:
     """nft's output as JSON, which says its version at least; raises CommandError without output."""
     if not printed.strip():

@@ -1,7 +1,10 @@
 """Runs one Squid: checks everything first, and removes everything that it created."""
 
+import os
+import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +25,9 @@ _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _CACHE_SECONDS = 600.0
 """For thousands of directories on an SD card."""
+_GUARD_SECONDS = 2.0
+"""For how long a guard that another program has flushed may be missing."""
+_TABLE = "inet squid"
 
 
 @dataclass(frozen=True)
@@ -75,13 +81,27 @@ def serve(settings: SquidSettings) -> None:
         _prepare_state(settings)
         state = made.enter_context(host.locked_state(settings))
         made.enter_context(_written(settings.paths.config, config))
-        made.enter_context(_guard(render.guard(settings)))
+        rules = render.guard(settings)
+        made.enter_context(_guard(rules))
         log = _Log.end_of(settings.paths.logs / "cache.log")
         squid = made.enter_context(_squid(settings, (here, state)))
         _await_listeners(squid, settings, log)
         print("ready", flush=True)
-        squid.wait()
+        _keep_guarded(squid, rules)
         raise _ended(squid, log)
+
+
+def _keep_guarded(squid: subprocess.Popen[bytes], rules: str) -> None:
+    """Until Squid ends. Another program's ``flush ruleset``, as of nftables.service, takes the guard as well."""
+    ended = os.pidfd_open(squid.pid)
+    try:
+        while not select.select([ended], [], [], _GUARD_SECONDS)[0]:
+            if nft.listed(_TABLE) is None:
+                nft.execute(rules)
+                print("the guard was flushed by another program, and is loaded again", file=sys.stderr, flush=True)
+    finally:
+        os.close(ended)
+    squid.wait()
 
 
 @contextmanager
@@ -129,7 +149,7 @@ def _guard(rules: str) -> Iterator[None]:
     try:
         yield
     finally:
-        nft.execute(nft.delete("inet squid"))
+        nft.execute(nft.delete(_TABLE))
 
 
 @contextmanager

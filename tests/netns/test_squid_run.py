@@ -97,6 +97,19 @@ def test_nothing_is_left_after_a_signal(net: World, number: signal.Signals, code
     assert traces(net.client, net) == before
 
 
+def test_a_guard_that_another_program_flushes_is_back_while_squid_runs_on(net: World) -> None:
+    before = traces(net.client, net)
+    with start_squid(net.client, net.directory, SETTINGS, "flushed") as running:
+        rules = net.client.run("nft", "--stateless", "list", "table", "inet", "squid")
+        number = squid_of(net, "flushed")
+        net.client.run("nft", "flush", "ruleset")
+        eventually(lambda: "inet squid" in net.client.run("nft", "list", "tables"), seconds=5)
+        assert net.client.run("nft", "--stateless", "list", "table", "inet", "squid") == rules
+        eventually(lambda: "the guard was flushed by another program, and is loaded again" in running.output())
+        assert squid_of(net, "flushed") == number
+    assert traces(net.client, net) == before
+
+
 def test_state_directory_of_a_squid_that_still_drains_is_refused(net: World) -> None:
     """Also in another network namespace, where neither the port nor the namespace's lock keeps a second one out."""
     with (

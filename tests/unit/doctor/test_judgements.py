@@ -305,6 +305,18 @@ def test_a_firewall_drops_what_comes_in_by_both_ip_versions(families: str, polic
     assert states(services.judge_firewall(services.parse_ruleset('{"nftables": []}'))) == ["wrong"]
 
 
+@pytest.mark.parametrize(
+    ("multipath", "table", "missing"),
+    [(True, "tributary-firewall", True), (True, "squid", False), (False, "tributary-firewall", False)],
+    ids=["flushed", "guarded", "of-debian"],
+)
+def test_squid_has_its_guard(multipath: bool, table: str, missing: bool) -> None:
+    ruleset = {"nftables": [{"metainfo": {}}, {"table": {"family": "inet", "name": table, "handle": 1}}]}
+    found = list(services.judge_guard([Listener("squid", "127.0.0.1:3128", multipath)], ruleset))
+    assert states(*found) == (["wrong"] if missing else [])
+    assert [commands(each) for each in found if each.cuts] == [["systemctl restart tributary-squid"]] * missing
+
+
 def test_room_for_connections() -> None:
     assert states(limits.judge_files(1_048_576), limits.judge_files(1024)) == ["ok", "wrong"]
     findings = [limits.judge_tracking(count, 1000) for count in (None, 799, 800)]
