@@ -130,4 +130,6 @@ def fleet_state(fleet: Fleet) -> str:
         return f"{'still announced' if fleet.announced else 'withdrawn'}: drained ({fleet.drained})"
     if not fleet.answers:
         return f"{'announced, but' if fleet.announced else 'withdrawn:'} a proxy does not answer"
+    if not fleet.heard:
+        return "not announced: no router hears it"
     return "announced" if fleet.announced else "withdrawn: about to be announced"

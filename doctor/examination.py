@@ -1,12 +1,13 @@
 """The checks of each role."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
-from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
+from doctor import data_integrity, fleet, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding, State
 from tributary.kernel import sysctl
 from tributary.kernel.mptcp_switch import SWITCH
@@ -125,6 +126,12 @@ def _listeners() -> Iterator[Finding]:
     yield from services.judge_listeners(_listening(), units, services.sockets(units))
 
 
+def _fleet() -> Iterator[Finding]:
+    status = fleet.read()
+    if status is not None or services.units().get(fleet.UNIT):
+        yield fleet.judge(status, time.time())
+
+
 def _console() -> Iterator[Finding]:
     yield from services.judge_console(_listening(), enabled=services.units().get(services.CONSOLE, False))
 
@@ -170,6 +177,7 @@ _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "routing": (_routes, frozenset({Role.ROUTER})),
     "endpoints": (_endpoints, frozenset({Role.ROUTER})),
     "listeners": (_listeners, frozenset({Role.GATEWAY})),
+    "fleet": (_fleet, frozenset({Role.GATEWAY})),
     "console": (_console, _INSTALLED),
     "firewall": (_firewall, _INSTALLED),
     "limits": (_limits, frozenset({Role.GATEWAY})),

@@ -92,10 +92,11 @@ export function HandOff({ front }) {
   </section>`;
 }
 
-function fleetText({ announced, drained, answers }) {
+function fleetText({ announced, drained, answers, heard }) {
   if (announced === null) return "BIRD does not answer: whether this gateway is announced is not known.";
   if (drained !== null) return `This gateway is drained (${drained}), and ${announced ? "about to be withdrawn" : "withdrawn"}.`;
   if (!answers) return `A proxy does not answer: this gateway is ${announced ? "about to be withdrawn" : "withdrawn"}.`;
+  if (!heard) return "No router hears this gateway: it is not announced.";
   return announced ? "This gateway is announced: routers send it clients." : "This gateway is about to be announced.";
 }
 

@@ -15,6 +15,10 @@ Name       Proto      Table      State  Since         Info
 anycast4   Static     master4    up     21:09:11.042
 anycast6   Static     master6    up     21:09:11.042
 """
+BGP = """router1    BGP        ---        start  21:09:11.042  Active        Socket: Connection refused
+router2    BGP        ---        up     21:09:12.042  Established
+"""
+OSPF = "routers4   OSPF       master4    up     21:09:11.042  Running\n"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,20 @@ anycast6   Static     master6    up     21:09:11.042
 )
 def test_a_node_is_announced_when_all_of_its_protocols_are_up(printed: str, up: bool) -> None:
     assert anycast.is_up(printed) is up
+
+
+@pytest.mark.parametrize(
+    ("routers", "heard"),
+    [
+        (BGP, True),
+        (BGP.replace("Established", "OpenConfirm"), False),
+        (OSPF, True),
+        (OSPF.replace("Running", "Alone"), False),
+        ("", False),
+    ],
+)
+def test_a_node_is_heard_by_a_router_with_which_a_session_stands(routers: str, heard: bool) -> None:
+    assert anycast.is_heard(UP + routers) is heard
 
 
 @pytest.mark.parametrize(
@@ -83,17 +101,35 @@ def bird(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A birdc that keeps its protocols' state in a file, and the flag of drained nodes beside it."""
     state = tmp_path / "state"
     state.write_text("up")
-    program = tmp_path / "birdc"
-    program.write_text(
-        "#!/bin/sh\n"
+    (tmp_path / "routers").write_text(BGP)
+    play(
+        tmp_path / "birdc",
         f'case "$1" in enable) echo up >{state} ;; disable) echo down >{state} ;; esac\n'
-        f'[ "$2" = \'"anycast*"\' ] || exit 1\n'
+        f'[ "$1 $2" = "show protocols" ] || exec [ "$2" = \'"anycast*"\' ]\n'
         f'echo "anycast4 Static master4 $(cat {state}) 21:09:11.042"\n'
+        f"cat {tmp_path}/routers\n",
     )
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(anycast, "DRAINED", tmp_path / "drained")
     return state
+
+
+def play(program: Path, script: str) -> None:
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o755)
+
+
+def test_a_node_that_no_router_hears_is_not_announced(
+    bird: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bird.with_name("routers").write_text(BGP.replace("Established", "OpenSent"))
+    monkeypatch.setattr(anycast, "_ANNOUNCE_TIMEOUT", 0.0)
+    assert anycast.main(["status"]) == 1
+    assert anycast.main(["announce"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "no router hears it: `birdc show protocols` says why\n"
+    assert said.err.startswith("not announced after 0 s: no router hears it: ")
+    assert anycast.settle(True) is False  # it waits for the router, and goes on offering
 
 
 def test_who_drains_is_withdrawn_and_stays_so(bird: Path) -> None:
@@ -146,13 +182,16 @@ def test_the_watch_writes_what_it_has_seen(tmp_path: Path, monkeypatch: pytest.M
             anycast.watch(proxies, 2, interval)
         status = json.loads((tmp_path / "status.json").read_text())
         assert abs(status["time"] - time.time()) < 5
-        return status["announced"], status["drained"], status["answers"]
+        return status["announced"], status["drained"], status["answers"], status["heard"]
 
-    assert written([]) == (True, None, True)
+    assert written([]) == (True, None, True, True)
+    (tmp_path / "routers").write_text("")
+    assert written([]) == (False, None, True, False)
+    (tmp_path / "routers").write_text(OSPF)
     anycast.main(["drain", "--reason", "upgrade"])
-    assert written([]) == (False, "upgrade", True)
+    assert written([]) == (False, "upgrade", True, True)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert written([("127.0.0.1", 1)]) == (None, "upgrade", False)
+    assert written([("127.0.0.1", 1)]) == (None, "upgrade", False, False)
 
 
 def test_without_bird_every_command_says_so(
@@ -163,8 +202,76 @@ def test_without_bird_every_command_says_so(
     assert capsys.readouterr().err.startswith("tributary-anycast: birdc does not answer: ")
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["run", "--http", "nowhere"], ["drain", "--port", "x"]])
-def test_wrong_arguments_end_with_64(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("state", "code"), [("failed", 0), ("inactive", 0), ("active", 69), ("activating", 69), ("", 69)]
+)
+def test_a_node_without_bird_counts_as_withdrawn_and_one_whose_bird_hangs_does_not(
+    state: str, code: int, bird: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(bird.with_name("birdc"), "echo Unable to connect to server control socket >&2; exit 1\n")
+    play(bird.with_name("systemctl"), f'[ "$1 $4" = "show bird.service" ] && echo {state}\n')
+    assert anycast.main(["drain", "--reason", "upgrade"]) == code
+    assert anycast.drained() == "upgrade"
+    assert (capsys.readouterr().out == "withdrawn: BIRD does not run\n") is (code == 0)
+
+
+IP = """\
+state=$0.state
+echo "$*" >>$0.log
+case "$*" in
+"-j mptcp endpoint show") [ -s $state ] && echo "[$(paste -sd, $state)]" ;;
+"mptcp endpoint add "*) grep -q '"id": '$6, $state && exit 2; echo '{"id": '$6', "address": "'$4'"}' >>$state ;;
+"mptcp endpoint delete "*) sed -i '/"id": '$5',/d' $state ;;
+esac
+exit 0
+"""
+
+
+def test_an_address_that_changes_takes_the_place_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(tmp_path / "ip", IP)
+    (endpoints := tmp_path / "ip.state").write_text('{"id": 7, "address": "10.0.0.1"}\n')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
+
+    def reload(*words: str) -> list[str]:
+        (tmp_path / "ip.log").write_text("")
+        assert anycast.main(["addresses", *words]) == 0
+        return [line for line in (tmp_path / "ip.log").read_text().splitlines() if "replace" not in line][1:]
+
+    shared = ("--shared", "198.51.100.80", "--shared", "2001:db8:80::80", "--other", "198.51.100.12")
+    assert reload(*shared, "--own", "198.51.100.11", "--own", "2001:db8:80:0::11") == [
+        "mptcp endpoint add 198.51.100.11 id 101 signal",
+        "mptcp endpoint add 2001:db8:80::11 id 102 signal",
+    ]
+    assert reload(*shared, "--own", "198.51.100.11", "--own", "2001:db8:80::11") == []
+    assert reload(*shared[:4], "--own", "198.51.100.12", "--own", "2001:db8:80::11") == [
+        "mptcp endpoint delete id 101",
+        "route del local 198.51.100.12 dev lo",
+        "address del 198.51.100.11/32 dev lo",
+        "mptcp endpoint add 198.51.100.12 id 101 signal",
+    ]
+    assert reload() == [
+        *(f"mptcp endpoint delete id {number}" for number in (102, 101)),
+        *("address del 198.51.100.80/32 dev lo", "address del 2001:db8:80::80/128 dev lo"),
+        *("address del 198.51.100.12/32 dev lo", "address del 2001:db8:80::11/128 dev lo"),
+    ]
+    assert endpoints.read_text() == '{"id": 7, "address": "10.0.0.1"}\n'
+
+
+def test_an_address_that_the_kernel_does_not_take_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path / "ip", '[ "$2" != endpoint ] || { echo RTNETLINK answers: Device or resource busy >&2; exit 2; }\n')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
+    assert anycast.main(["addresses", "--own", "198.51.100.11"]) == 69
+    assert "Device or resource busy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["", "run", "run --http nowhere", "drain --port x", "addresses --own x"])
+def test_wrong_arguments_end_with_64(words: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        anycast.main(words)
+        anycast.main(words.split())
     assert ended.value.code == 64

@@ -8,7 +8,8 @@ do, which is to run the units' commands as the units' users.
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +36,7 @@ _CHANGES = {
 }
 # Folders that each node has for itself, with their owners.
 _FOLDERS = {
-    "/run": ("bird", "tributary-anycast", "tributary-converter"),
+    "/run": ("bird", "tributary-anycast", "tributary-anycast-addresses", "tributary-converter"),
     "/var/lib": ("tributary/anycast",),
     "/var/log": ("tributary-converter",),
     "/etc/bird": (),
@@ -119,6 +120,33 @@ class Gateway:
     def anycast(self, *words: str) -> str:
         """What an administrator types: tributary-anycast WORDS."""
         return self.host.run("/usr/local/sbin/tributary-anycast", *words)
+
+    def configure(self, text: str) -> None:
+        """Have BIRD read these settings."""
+        self.host.put("/etc/bird/bird.conf", text)
+        self.host.run("birdc", "configure")
+
+    def status(self) -> Mapping[str, object]:
+        """What the program that announces has seen."""
+        found: Mapping[str, object] = json.loads(self.host.at("/run/tributary-anycast/status.json").read_text())
+        return found
+
+    @contextmanager
+    def readdressed(self, old: str, new: str) -> Iterator[None]:
+        """In the block it has another address of its own, as after a run by an inventory that has."""
+        (words,) = self._said("tributary-anycast-addresses.service", "ExecReload")
+        self.host.run(*words.replace(old, new).split())
+        try:
+            yield
+        finally:
+            self.host.run(*words.split())
+
+    def own_addresses(self) -> tuple[set[str], set[str]]:
+        """On lo, and of the endpoints that are announced."""
+        (device,) = json.loads(self.host.run("ip", "-j", "address", "show", "dev", "lo"))
+        endpoints = json.loads(self.host.run("ip", "-j", "mptcp", "endpoint", "show"))
+        own = {each["local"] for each in device["addr_info"] if each["scope"] == "global"}
+        return own, {each["address"] for each in endpoints}
 
     def die(self) -> None:
         """As if its power were cut: nothing leaves any more, and the router's port sees nothing of it."""

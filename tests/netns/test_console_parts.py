@@ -229,6 +229,8 @@ def test_the_page_shows_whether_the_gateway_is_announced(chromium: Chromium, tmp
             announce(announced=False, drained="upgrade")
             expect(page.get_by_text("This gateway is drained (upgrade), and withdrawn.")).to_be_visible()
             check_view(page, PHONE)
+            announce(announced=False, heard=False)
+            expect(page.get_by_text("No router hears this gateway: it is not announced.")).to_be_visible()
             announce(announced=None)
             expect(page.get_by_text("BIRD does not answer")).to_be_visible()
             announce(time=time.time() - 3600)

@@ -12,6 +12,7 @@ from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, needs_tools, standing
 from tests.netns.world import eventually
+from tributary.settings.errors import CommandError
 
 pytestmark = [needs_tools, needs_ansible, pytest.mark.slow]
 
@@ -206,6 +207,30 @@ def test_a_node_whose_converter_died_is_withdrawn_until_it_is_back(fleet: Fleet)
         print(f"withdrawn after {time.monotonic() - start:.1f} s")
         with fleet.sessions():
             assert not fleet.where()["gw2"]
+
+
+def test_a_node_that_no_router_hears_is_not_announced(fleet: Fleet) -> None:
+    gateway = fleet.gateways["gw2"]
+    right = gateway.files["/etc/bird/bird.conf"]
+    with fleet.whole():
+        gateway.configure(right.replace("hold time 9;", 'hold time 9; password "wrong";'))
+        try:
+            fleet.router.wait_for({"gw1", "gw3"}, 15)
+            with pytest.raises(CommandError, match="exit code 1"):
+                gateway.anycast("status")
+            eventually(lambda: not gateway.status()["announced"] and not gateway.status()["heard"])
+        finally:
+            gateway.configure(right)
+    gateway.anycast("status")
+    eventually(lambda: gateway.status()["announced"])
+
+
+def test_another_address_of_a_nodes_own_takes_the_place_of_the_one_before(fleet: Fleet) -> None:
+    gateway, (old, old6), new = fleet.gateways["gw3"], JOINS["gw3"], "198.51.100.99"
+    with gateway.readdressed(old, new):
+        assert gateway.own_addresses() == ({*SHARED.values(), new, old6}, {new, old6})
+        assert old not in gateway.host.run("ip", "route", "show", "table", "local")
+    assert gateway.own_addresses() == ({*SHARED.values(), old, old6}, {old, old6})
 
 
 def hashed(fleet: Fleet, hashing: str) -> AbstractContextManager[None]:

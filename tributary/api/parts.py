@@ -76,4 +76,5 @@ class Fleet(Document):
     announced: bool | None = Field(description="null: BIRD does not answer")
     drained: str | None = Field(description="why it was")
     answers: bool = Field(description="whether its proxies answer")
+    heard: bool = Field(default=True, description="whether a router hears it")
     connections: int | None = Field(description="clients' connections that are left")

@@ -40,21 +40,22 @@ def test_a_converter_without_a_switch_is_no_front() -> None:
 
 
 @pytest.mark.parametrize(
-    ("announced", "drained", "answers", "summary"),
+    ("announced", "drained", "answers", "heard", "summary"),
     [
-        (True, None, True, "announced"),
-        (False, "upgrade", True, "withdrawn: drained (upgrade), 3 connections left"),
-        (True, "maintenance", True, "still announced: drained (maintenance)"),
-        (False, None, False, "withdrawn: a proxy does not answer, 3 connections left"),
-        (True, None, False, "announced, but a proxy does not answer"),
-        (False, None, True, "withdrawn: about to be announced, 3 connections left"),
-        (None, None, True, "not known: BIRD does not answer"),
+        (True, None, True, True, "announced"),
+        (False, "upgrade", True, True, "withdrawn: drained (upgrade), 3 connections left"),
+        (True, "maintenance", True, True, "still announced: drained (maintenance)"),
+        (False, None, False, True, "withdrawn: a proxy does not answer, 3 connections left"),
+        (True, None, False, True, "announced, but a proxy does not answer"),
+        (False, None, True, True, "withdrawn: about to be announced, 3 connections left"),
+        (False, None, True, False, "not announced: no router hears it, 3 connections left"),
+        (None, None, True, False, "not known: BIRD does not answer"),
     ],
 )
 def test_a_gateway_is_announced_or_says_why_not(
-    announced: bool | None, drained: str | None, answers: bool, summary: str
+    announced: bool | None, drained: str | None, answers: bool, heard: bool, summary: str
 ) -> None:
-    fleet = Fleet(announced=announced, drained=drained, answers=answers, connections=3)
+    fleet = Fleet(announced=announced, drained=drained, answers=answers, heard=heard, connections=3)
     assert parts.fleet_summary(fleet)[1] == summary
 
 

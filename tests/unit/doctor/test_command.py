@@ -98,7 +98,7 @@ def test_what_could_not_be_examined_is_no_good_end(
 
 def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
     assert list(checks(Role.KERNEL)) == ["kernel", "mptcp"]
-    assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "limits"}
+    assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "fleet", "limits"}
     assert set(checks(Role.ROUTER)) - set(checks(Role.GATEWAY)) == {"routing", "endpoints"}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor import examination, services
+from doctor import examination, fleet, services
 from doctor.examination import Role, examine
 from doctor.findings import Finding, State
 from tributary.kernel import sysctl
@@ -94,3 +94,13 @@ def test_a_service_manager_that_does_not_answer_makes_it_no_router(playing: Play
     assert examination.own_role() is Role.ROUTER
     playing("systemctl", "echo Failed to connect to bus >&2; exit 1")
     assert examination.own_role() is Role.GATEWAY
+
+
+def test_a_fleets_program_that_is_enabled_and_has_ended_is_found_and_no_fleet_is_none(
+    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "FLEET_FILE", tmp_path / "status.json")
+    assert examine(Role.GATEWAY, ["fleet"]) == []
+    playing("systemctl", "echo 'tributary-anycast.service enabled enabled'")
+    (ended,) = examine(Role.GATEWAY, ["fleet"])
+    assert (ended.state, ended.fix) == (State.WRONG, (("systemctl", "start", "tributary-anycast"),))

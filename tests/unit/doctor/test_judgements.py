@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from doctor import limits, links, multipath, path, services, sysctls
+from doctor import fleet, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding, State, fixes, ok
 from doctor.links import Access
 from doctor.path import Outcome, Try
@@ -283,6 +283,28 @@ def test_a_console_that_is_enabled_listens() -> None:
     assert services.judge_console([], enabled=False) == []
     (found,) = services.judge_console([Listener("tributary-conso", "192.168.77.1:8480", False)], enabled=False)
     assert (states(found), found.message) == (["ok"], "the page is at 192.168.77.1:8480")
+
+
+FLEET = {"time": 1000.0, "announced": True, "drained": None, "answers": True, "heard": True}
+
+
+@pytest.mark.parametrize(
+    ("changed", "now", "state", "told"),
+    [
+        ({}, 1002, "ok", "announced to a router"),
+        ({}, 1060, "wrong", "it does not run"),
+        (None, 1002, "wrong", "it does not run"),
+        ({"announced": None, "heard": False}, 1002, "wrong", "BIRD does not answer"),
+        ({"announced": False, "drained": "upgrade"}, 1002, "note", "withdrawn: drained (upgrade)"),
+        ({"announced": False, "answers": False}, 1002, "wrong", "a proxy does not answer"),
+        ({"announced": False, "heard": False}, 1002, "wrong", "no router hears it"),
+    ],
+)
+def test_a_node_of_a_fleet_is_announced_unless_somebody_has_drained_it(
+    changed: Mapping[str, Any] | None, now: float, state: str, told: str
+) -> None:
+    finding = fleet.judge(None if changed is None else {**FLEET, **changed}, now)
+    assert (states(finding), finding.message.endswith(told)) == ([state], True)
 
 
 @pytest.mark.parametrize(

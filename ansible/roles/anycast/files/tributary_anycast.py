@@ -1,35 +1,42 @@
 #!/usr/bin/python3 -ISB
 """Announces this node's share of the gateways' address while its proxies answer, and withdraws it for maintenance.
 
-BIRD announces what its protocols anycast* have; this program switches those on and off, and does nothing else.
+BIRD announces what its protocols anycast* have; this program switches those on and off.
 
     tributary-anycast run --http ADDRESS:PORT...   watch until stopped
     tributary-anycast drain                        withdraw this node until `announce`, also over a restart
     tributary-anycast drain --wait 60 --port 3128  the same, and wait up to a minute for connections at that port to end
     tributary-anycast announce                     take part again, once the proxies answer
     tributary-anycast status                       announced, or not
+    tributary-anycast addresses --own ADDRESS...   what the unit of the addresses does
 
 With --reason, drain says why, and announce ends only a drain of that reason: a playbook does not end yours.
 
-exit codes: 0 done; 1 status, announce: this node is not announced; 64 wrong arguments; 69 BIRD or ss does not answer
+exit codes: 0 done; 1 status, announce: this node is not announced; 64 wrong arguments; 69 BIRD, ss or ip fails
 """
 
 import argparse
+import ipaddress
 import json
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
 DRAINED = Path("/var/lib/tributary/anycast/drained")
 STATUS = Path("/run/tributary-anycast/status.json")  # for `tributary status` and the console
+ADDRESSES = Path("/run/tributary-anycast-addresses/set.json")  # what `addresses` has set
+_ENDPOINTS = range(101, 200)  # ids of ours
 _PROTOCOLS = '"anycast*"'
+_DEAD = ("inactive", "failed")
 _BY_HAND = "maintenance"
+_UNHEARD = "no router hears it: `birdc show protocols` says why"
 _ANNOUNCE_TIMEOUT = 30.0  # seconds for `announce`
 _TIMEOUT = 2.0  # seconds for an answer
 # Refused by every proxy of ours (403), and so answered without anybody else's help.
@@ -62,6 +69,12 @@ def is_up(printed: str) -> bool:
     return bool(states) and all(state == "up" for state in states)
 
 
+def is_heard(printed: str) -> bool:
+    """Whether a router listens, by the same: BGP says "Established", OSPF "Running" once a neighbour is full."""
+    routers = [words for words in map(str.split, printed.splitlines()) if words and words[0].startswith("router")]
+    return any(words[5:6] in (["Established"], ["Running"]) for words in routers)
+
+
 def answers(address: str, port: int) -> bool:
     """Whether something speaks HTTP there."""
     try:
@@ -72,9 +85,22 @@ def answers(address: str, port: int) -> bool:
         return False
 
 
-def bird(command: str) -> str:
-    """What BIRD says to ``command`` about its protocols of ours; raises Silent."""
-    return _printed(["birdc", command, _PROTOCOLS])
+def bird(command: str) -> None:
+    """Give BIRD a ``command`` about its protocols of ours; raises Silent."""
+    _printed(["birdc", command, _PROTOCOLS])
+
+
+def is_dead() -> bool:
+    """Whether BIRD does not run, as systemd says: then it announces nothing."""
+    try:
+        return _printed(["systemctl", "show", "--property=ActiveState", "--value", "bird.service"]).strip() in _DEAD
+    except Silent:
+        return False
+
+
+def protocols() -> str:
+    """BIRD's protocols, as it prints them; raises Silent."""
+    return _printed(["birdc", "show", "protocols"])
 
 
 def _printed(command: Sequence[str]) -> str:
@@ -87,14 +113,9 @@ def _printed(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def announced() -> bool:
-    """Whether this node is announced now."""
-    return is_up(bird("show protocols"))
-
-
 def settle(wanted: bool) -> bool:
     """Switch the announcement on or off if it is not so already; returns whether something was changed."""
-    if announced() == wanted:
+    if is_up(protocols()) == wanted:
         return False
     bird("enable" if wanted else "disable")
     return True
@@ -102,19 +123,23 @@ def settle(wanted: bool) -> bool:
 
 def watch(proxies: Sequence[tuple[str, int]], most: int, interval: float) -> NoReturn:
     """Look, judge, settle, for ever."""
-    health = Health(most)
+    health, heard = Health(most), False
     while True:
         health = health.after(all(answers(*proxy) for proxy in proxies))
         reason = drained()
         wanted = health.well and reason is None
-        now: bool | None = wanted
+        now, before, heard = None, heard, False
         try:
             if settle(wanted):
                 print(_said(wanted, reason), flush=True)
+            heard = is_heard(protocols())
+            now = wanted and heard
         except Silent as error:
-            now = None
             print(error, file=sys.stderr, flush=True)
-        write_status({"time": time.time(), "announced": now, "drained": reason, "answers": health.well})
+        if heard != before:
+            print("a router hears it" if heard else _UNHEARD, flush=True)
+        status = {"announced": now, "drained": reason, "answers": health.well, "heard": heard}
+        write_status({"time": time.time(), **status})
         time.sleep(interval)
 
 
@@ -147,8 +172,13 @@ def drain(reason: str, ports: Sequence[int], timeout: float) -> int:
     """Withdraw now, and stay so; wait for connections at ``ports`` for ``timeout`` seconds."""
     if drained() is None:
         DRAINED.write_text(f"{reason}\n")
-    bird("disable")
-    print("withdrawn")
+    try:
+        bird("disable")
+        print("withdrawn")
+    except Silent:
+        if not is_dead():
+            raise
+        print("withdrawn: BIRD does not run")
     deadline = time.monotonic() + timeout
     while ports and (left := connections(ports)):
         if time.monotonic() > deadline:
@@ -178,12 +208,10 @@ def announce(reason: str | None) -> int:
         return 0
     DRAINED.unlink(missing_ok=True)
     deadline = time.monotonic() + _ANNOUNCE_TIMEOUT
-    while not announced():
+    while not (is_up(printed := protocols()) and is_heard(printed)):
         if time.monotonic() > deadline:
-            print(
-                f"not announced after {_ANNOUNCE_TIMEOUT:.0f} s: journalctl -u tributary-anycast says why",
-                file=sys.stderr,
-            )
+            why = _UNHEARD if is_up(printed) else "journalctl -u tributary-anycast says why"
+            print(f"not announced after {_ANNOUNCE_TIMEOUT:.0f} s: {why}", file=sys.stderr)
             return 1
         time.sleep(0.5)
     print("announced")
@@ -192,9 +220,64 @@ def announce(reason: str | None) -> int:
 
 def status() -> int:
     """Say whether this node is announced."""
-    up = announced()
-    print("announced" if up else "withdrawn")
-    return 0 if up else 1
+    printed = protocols()
+    heard = is_heard(printed)
+    print(("announced" if heard else _UNHEARD) if is_up(printed) else "withdrawn")
+    return 0 if is_up(printed) and heard else 1
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """What ip(8) is to set: ``local`` on lo, an endpoint for each of those that clients join at, and local routes."""
+
+    local: Sequence[str] = ()
+    endpoints: Mapping[int, str] = field(default_factory=dict)
+    routes: Sequence[str] = ()
+
+    def without(self, kept: "Addresses") -> Iterator[str]:
+        """The arguments of ip that remove what is here and not in ``kept``."""
+        yield from (f"mptcp endpoint delete id {number}" for number, _ in self._endpoints_beside(kept))
+        yield from (f"route del local {address} dev lo" for address in self.routes if address not in kept.routes)
+        gone = (address for address in self.local if address not in kept.local)
+        yield from (f"address del {address}/{_bits(address)} dev lo" for address in gone)
+
+    def beside(self, found: "Addresses") -> Iterator[str]:
+        """The arguments of ip that set all of this where ``found`` is there."""
+        for address in self.local:
+            # Nothing that this machine begins comes from there: the answer could go to another node.
+            unused = " preferred_lft 0" if ":" in address else ""
+            yield f"address replace {address}/{_bits(address)} dev lo{unused}"
+        yield from (f"mptcp endpoint add {address} id {n} signal" for n, address in self._endpoints_beside(found))
+        # The other nodes' own: what comes for them comes because such a node is dead, and is answered by a reset.
+        yield from (f"route replace local {address} dev lo" for address in self.routes)
+
+    def _endpoints_beside(self, other: "Addresses") -> Iterator[tuple[int, str]]:
+        return ((number, each) for number, each in self.endpoints.items() if other.endpoints.get(number) != each)
+
+
+def _bits(address: str) -> int:
+    return 128 if ":" in address else 32
+
+
+def set_addresses(shared: Sequence[str], own: Sequence[str], others: Sequence[str]) -> int:
+    """Have these, and nothing else that an earlier call has set; what stays keeps its connections. Raises Silent."""
+    wanted = Addresses([*shared, *own], dict(zip(_ENDPOINTS, own, strict=False)), others)
+    found = _found()
+    for words in found.without(wanted):
+        with suppress(Silent):  # it is gone already
+            _printed(["ip", *words.split()])
+    ADDRESSES.write_text(json.dumps({"local": wanted.local, "routes": wanted.routes}))
+    for words in wanted.beside(found):
+        _printed(["ip", *words.split()])
+    return 0
+
+
+def _found() -> Addresses:
+    printed = json.loads(_printed(["ip", "-j", "mptcp", "endpoint", "show"]) or "[]")
+    endpoints = {each["id"]: each["address"] for each in printed if each["id"] in _ENDPOINTS}
+    before = json.loads(ADDRESSES.read_text()) if ADDRESSES.exists() else {"local": [], "routes": []}
+    local = dict.fromkeys([*before["local"], *endpoints.values()])
+    return Addresses(list(local), endpoints, before["routes"])
 
 
 def withdraw() -> int:
@@ -236,9 +319,17 @@ def _arguments() -> argparse.ArgumentParser:
     join = commands.add_parser("announce")
     join.add_argument("--reason")
     join.set_defaults(act=lambda given: announce(given.reason))
+    places = commands.add_parser("addresses")
+    for kind in ("shared", "own", "other"):
+        places.add_argument(f"--{kind}", type=_address, action="append", default=[], metavar="ADDRESS")
+    places.set_defaults(act=lambda given: set_addresses(given.shared, given.own, given.other))
     commands.add_parser("status").set_defaults(act=lambda _: status())
     commands.add_parser("withdraw").set_defaults(act=lambda _: withdraw())
     return arguments
+
+
+def _address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
 
 
 def _place(text: str) -> tuple[str, int]:
