@@ -302,7 +302,12 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
 @needs_ansible
 @pytest.mark.parametrize(
     ("arguments", "since", "state"),
-    [(False, "@1700", "started"), (False, "@1600", "restarted"), (False, "", "restarted"), (True, "@1700", "restarted")],
+    [
+        (False, "@1700", "started"),
+        (False, "@1600", "restarted"),
+        (False, "", "restarted"),
+        (True, "@1700", "restarted"),
+    ],
 )
 def test_a_back_end_that_runs_by_an_older_program_is_restarted(
     arguments: bool, since: str, state: str, tmp_path: Path
@@ -317,11 +322,66 @@ def test_a_back_end_that_runs_by_an_older_program_is_restarted(
     }
     asked = {"ansible.builtin.assert": {"that": f"asked == '{state}'"}}
     tested = asked | {"vars": task["vars"] | {"asked": task["ansible.builtin.systemd"]["state"]}}
-    playbook = tmp_path / "restarted.yml"
-    play_of_it = {"hosts": "localhost", "gather_facts": False, "connection": "local", "vars": said, "tasks": [tested]}
-    playbook.write_text(yaml.safe_dump([play_of_it], width=10**6))
-    done = play(playbook, "localhost,", tmp_path)
+    done = play_task(tested, said, "localhost,", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def play_task(
+    task: dict[str, Any], said: dict[str, Any], inventory: str, scratch: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run one task of a role by itself on the inventory's first host, with these variables."""
+    of_it = {"hosts": "all[0]", "gather_facts": False, "connection": "local", "vars": said, "tasks": [task]}
+    (scratch / "task.yml").write_text(yaml.safe_dump([of_it], width=10**6))
+    return play(scratch / "task.yml", inventory, scratch)
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("codes", "alone", "refused"),
+    [
+        ([0, 1, 69], False, True),
+        ([0, None, 2], False, True),
+        ([0, 1, 69], True, False),
+        ([0, 0, 1], False, False),
+        ([1, 1, 1], False, False),
+    ],
+    ids=["others-withdrawn", "others-away", "all-the-same", "one-is-enough", "itself-withdrawn"],
+)
+def test_the_only_node_that_is_announced_is_not_drained_for_an_upgrade(
+    codes: list[int | None], alone: bool, refused: bool, tmp_path: Path
+) -> None:
+    (task,) = (each for each in read(ANSIBLE / "roles/anycast/tasks/drain.yml") if "Refuse" in each["name"])
+    nodes = [{"item": f"gw{number}.example.net", "rc": code} for number, code in enumerate(codes, 1)]
+    # Who cannot be reached has no exit code.
+    asked = {"results": [{name: value for name, value in node.items() if value is not None} for node in nodes]}
+    done = play_task(task, {"anycast_asked": asked, "anycast_drain_alone": alone}, "fleet", tmp_path)
+    assert (done.returncode == 2) is refused, done.stdout + done.stderr
+    assert ("gw1.example.net: no other node is announced" in " ".join(done.stdout.split())) is refused
+
+
+def test_a_node_that_leaves_the_fleet_loses_all_that_made_it_one() -> None:
+    tasks = {
+        name: list(every_task(read(ANSIBLE / f"roles/anycast/tasks/{name}.yml")))
+        for name in ("main", "announce", "leave", "drain")
+    }
+    made = [*tasks["main"], *tasks["announce"]]
+    modules = ("ansible.builtin.template", "ansible.builtin.copy")
+    written = {
+        task[module]["dest"].replace("{{ item }}", str(item))
+        for task in made
+        for module in modules
+        if module in task
+        for item in task.get("loop", [""])
+    }
+    (started,) = (task["loop"] for task in made if "ansible.builtin.systemd" in task)
+    (stopped,) = (task["loop"] for task in tasks["leave"] if "ansible.builtin.systemd" in task)
+    (removed,) = (task["loop"] for task in tasks["leave"] if "ansible.builtin.file" in task)
+    assert (written - set(removed), set(stopped)) == (set(), set(started))
+    # The program is found by another run as long as something else may be left.
+    (looked,) = (task["ansible.builtin.stat"]["path"] for task in tasks["main"] if "ansible.builtin.stat" in task)
+    assert removed[-1] == looked
+    second = read(ANSIBLE / "gateway.yml")[1]
+    assert ["anycast_addresses | length == 0" in task["when"] for task in second["pre_tasks"]] == [False, True]
 
 
 @pytest.mark.parametrize(
