@@ -145,7 +145,10 @@ def _firewall() -> Iterator[Finding]:
         yield services.WITHOUT_NFT
         return
     ruleset = services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset"))
-    yield services.judge_firewall(ruleset)
+    enabled = False
+    with suppress(CommandError):  # what is dropped is known also where the service manager does not answer
+        enabled = services.units().get(services.FIREWALL, False)
+    yield services.judge_firewall(ruleset, enabled=enabled)
     yield from services.judge_guard(_listening(), ruleset)
 
 

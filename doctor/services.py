@@ -16,6 +16,8 @@ SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
 CONSOLE = "tributary-console"
+FIREWALL = "tributary-firewall"
+"""The unit and its table."""
 
 _LISTING = ("systemctl", "list-unit-files", "--plain", "--no-legend", "--no-pager", "tributary-*")
 _STARTED = ("enabled", "enabled-runtime")
@@ -148,9 +150,14 @@ WITHOUT_NFT = Finding(
 )
 
 
-def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
-    """From ``nft --terse -json list ruleset``: for each IP version some chain drops input that no rule accepts."""
+def judge_firewall(ruleset: Mapping[str, Any], *, enabled: bool) -> Finding:
+    """From ``nft --terse -json list ruleset``: for each IP version some chain drops input that no rule accepts, and the
+    playbook's table is there if it is ``enabled``.
+    """
     chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
+    if enabled and FIREWALL not in {chain["table"] for chain in chains}:
+        fix = (("systemctl", "reload-or-restart", FIREWALL),)
+        return Finding("firewall", State.WRONG, f"{FIREWALL}.service is enabled, and its table is not there", fix)
     guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
     names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
     guarded = {version for chain in guards for version in _VERSIONS.get(chain["family"], ())}

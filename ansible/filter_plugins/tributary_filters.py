@@ -12,6 +12,8 @@ from typing import Any
 
 _EVERYWHERE = ("[::]", "0.0.0.0")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_TABLE = re.compile(r"^(?:table |\*)(?P<name>[^{\n]*\w)", re.MULTILINE)
+_TRACKING = re.compile(r"\bct state\b|\bconntrack\b|\b[ds]nat\b|\bmasquerade\b|\bredirect (?:--)?to\b", re.IGNORECASE)
 _PACKAGE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<architecture>[^_]+)\.deb")
 
 
@@ -38,6 +40,14 @@ def covers(networks: Iterable[str], address: str) -> bool:
     found = ip_address(str(address).partition("%")[0])
     found = getattr(found, "ipv4_mapped", None) or found
     return any(found in ip_network(str(each)) for each in networks)
+
+
+def tables_that_track(rules: str) -> list[str]:
+    """The tables in what nft(8) and iptables-save(8) list that need TCP to be tracked, except the playbook's own."""
+    tables = re.split(r"^(?=table |\*)", rules, flags=re.MULTILINE)
+    found = [table for table in tables if _TRACKING.search(table) and "untracked" not in table.lower()]
+    names = (match["name"] for table in found if (match := _TABLE.match(table)))
+    return [name for name in dict.fromkeys(names) if name != "inet tributary-firewall"]
 
 
 def listening_ports(listeners: Iterable[Mapping[str, Any]], kind: str | None = None) -> list[int]:
@@ -161,6 +171,7 @@ class FilterModule:
             "of_version": of_version,
             "not_networks": not_networks,
             "covers": covers,
+            "tables_that_track": tables_that_track,
             "listening_ports": listening_ports,
             "as_listeners": as_listeners,
             "as_handoff_listeners": as_handoff_listeners,

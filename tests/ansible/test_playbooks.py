@@ -189,6 +189,26 @@ def test_accounts_are_for_who_can_show_them(said: dict[str, Any], complaint: str
     assert complaint in " ".join(done.stdout.split())
 
 
+def evaluated(template: str, **variables: Any) -> Any:
+    """What a template that is one expression gives."""
+    return jinja2.Environment().compile_expression(template.strip().removeprefix("{{").removesuffix("}}"))(**variables)
+
+
+@pytest.mark.parametrize(
+    ("parts", "listeners", "tracks"),
+    [
+        (["converter"], [{"kind": "http"}, {"kind": "transparent", "intercept": "tproxy"}], False),
+        (["converter"], [{"kind": "http"}, {"kind": "transparent", "intercept": "redirect"}], True),
+        (["converter", "gateway"], [{"kind": "http"}], True),
+    ],
+)
+def test_tcp_is_tracked_where_addresses_are_translated(
+    parts: list[str], listeners: list[dict[str, str]], tracks: bool
+) -> None:
+    default = read(ANSIBLE / "roles/firewall/defaults/main.yml")["firewall_track_tcp"]
+    assert evaluated(default, tributary_parts=parts, tributary_listeners=listeners) is tracks
+
+
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"
 
 

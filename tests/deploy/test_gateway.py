@@ -17,7 +17,7 @@ from tests.ansible.playbooks import environment_in, program
 from tests.debs.world import Made, make
 from tests.deploy.guest import ADMIN, GUEST, NEEDED, SERVER, SUITE, Guest, booted
 from tests.netns.connections import MPTCP
-from tests.netns.world import connected
+from tests.netns.world import connected, eventually
 from tributary.paths import ROOT
 
 pytestmark = NEEDED
@@ -139,6 +139,26 @@ def test_the_second_run_changes_nothing(site: Site, deployed: Run) -> None:
     assert deployed.code == 0
     again = site.play(tributary_version=site.versions[0])
     assert (again.code, again.count("changed")) == (0, 0)
+
+
+def test_the_firewall_stands_after_each_start_of_nftables(site: Site, deployed: Run) -> None:
+    assert deployed.code == 0
+    for command in ("start", "restart", "stop nftables; systemctl start"):
+        site.guest.ask(f"systemctl {command} nftables")
+        eventually(lambda: "policy drop" in site.guest.ask("nft list chain inet tributary-firewall input"))
+    eventually(lambda: site.guest.ask("systemctl is-active tributary-firewall nftables").split() == ["active"] * 2)
+    site.guest.ask("systemctl stop nftables; systemctl start tributary-firewall; systemctl restart tributary-squid")
+
+
+def test_rules_that_need_tracked_connections_are_not_made_blind(site: Site, deployed: Run) -> None:
+    assert deployed.code == 0
+    chain = "chain input { type filter hook input priority 0; policy accept; ct state established accept; }"
+    site.guest.ask(f"nft 'table inet mine {{ {chain} }}'")
+    run = site.play(tributary_version=site.versions[0])
+    site.guest.ask("nft delete table inet mine")
+    assert (run.code != 0, run.count("changed")) == (True, 0)
+    assert "nothing was changed | gw: Refuse to hide connections" in run.said
+    assert "inet mine: rules there depend on the tracking of TCP" in run.said
 
 
 def test_rules_that_were_written_and_not_loaded_are_loaded_by_the_next_run(site: Site, deployed: Run) -> None:

@@ -321,10 +321,18 @@ def test_a_node_of_a_fleet_is_announced_unless_somebody_has_drained_it(
 def test_a_firewall_drops_what_comes_in_by_both_ip_versions(families: str, policy: str, state: str, told: str) -> None:
     hook = {"table": "filter", "hook": "input", "policy": policy}
     chains = [{"chain": {"family": family, **hook}} for family in families.split()]
-    finding = services.judge_firewall({"nftables": [{"metainfo": {}}, *chains]})
+    finding = services.judge_firewall({"nftables": [{"metainfo": {}}, *chains]}, enabled=False)
     assert states(finding) == [state]
     assert told in finding.message
-    assert states(services.judge_firewall(services.parse_ruleset('{"nftables": []}'))) == ["wrong"]
+    assert states(services.judge_firewall(services.parse_ruleset('{"nftables": []}'), enabled=False)) == ["wrong"]
+
+
+@pytest.mark.parametrize(("table", "state"), [("filter", "wrong"), ("tributary-firewall", "ok")])
+def test_the_playbooks_firewall_is_there_by_name_where_it_is_enabled(table: str, state: str) -> None:
+    chain = {"chain": {"family": "inet", "table": table, "hook": "input", "policy": "drop"}}
+    finding = services.judge_firewall({"nftables": [chain]}, enabled=True)
+    assert states(finding) == [state]
+    assert commands(finding) == (["systemctl reload-or-restart tributary-firewall"] if state == "wrong" else [])
 
 
 @pytest.mark.parametrize(
