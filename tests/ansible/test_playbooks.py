@@ -209,6 +209,50 @@ def test_tcp_is_tracked_where_addresses_are_translated(
     assert evaluated(default, tributary_parts=parts, tributary_listeners=listeners) is tracks
 
 
+ALL = ("tributary-common", "tributary-squid", "tributary-converter")
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("there", "version", "options", "upgrading", "by"),
+    [
+        (ALL, "2", [], False, "installed"),
+        (ALL, "1", ["--tags", "squid"], True, "installed"),
+        (ALL, "1", ["--skip-tags", "packages"], True, "installed"),
+        (ALL, "1", ["--tags", "packages,squid"], True, "new"),
+        (ALL[::2], "2", [], False, "new"),
+        (ALL[::2], "1", ["--tags", "squid"], True, "none"),
+        ((), "", ["--tags", "firewall"], False, "new"),
+    ],
+)
+def test_settings_are_judged_by_the_programs_that_will_run(
+    there: tuple[str, ...],
+    version: str,
+    options: list[str],
+    upgrading: bool,
+    by: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "scratch").mkdir()
+    for name in ALL:
+        (tmp_path / f"packages/{name}_2~deb13_amd64.deb").touch()
+    lines = [f"installed {name} {version}~deb13" for name in there]
+    printed = "\n".join([*lines, "config-files tributary-other 1"])
+    for program, does in {"dpkg-query": f"echo '{printed}'; exit 1", "dpkg-deb": "exit 1"}.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    done = play(HERE / "packages.yml", "one", tmp_path, "-e", f"folder={tmp_path}", *options)
+    said = " ".join(done.stdout.split())
+    assert f"upgrading={upgrading} before={','.join(there)} new={by == 'new'}" in said, said
+    # Those that are new are unpacked, here in vain.
+    assert (done.returncode, "dpkg-deb" in said) == (0 if by == "installed" else 2, by == "new")
+    refused = "lacks tributary-squid, and has other versions than 2~deb13: accepted: --tags packages"
+    assert (refused in said) is (by == "none")
+
+
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"
 
 
