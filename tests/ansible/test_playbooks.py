@@ -25,6 +25,7 @@ yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core
 PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff", "monitoring": "fleet"}
 PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
+APT = "ansible.builtin.apt"
 every_role = pytest.mark.parametrize("role", ROLES)
 
 
@@ -73,6 +74,16 @@ def test_every_setting_that_a_role_takes_is_in_the_documentation(role: str) -> N
 def test_no_collection_is_needed(source: Path) -> None:
     modules = re.findall(r"^\s+(?:- )?([a-z_]+\.[a-z_]+\.[a-z_]+):$", source.read_text(), flags=re.MULTILINE)
     assert [module for module in modules if not module.startswith("ansible.builtin.")] == []
+
+
+def test_apt_is_asked_where_something_is_missing_and_waits_for_its_lock() -> None:
+    sources = [path for path in SOURCES if path.parent.name == "tasks"]
+    by_apt = {path: tasks for path in sources if (tasks := [each for each in every_task(read(path)) if APT in each])}
+    assert {path.relative_to(ANSIBLE / "roles").parts[::2] for path in by_apt} == {
+        ("tributary", "install.yml"),
+        ("packages", "check.yml"),
+    }
+    assert {task[APT]["lock_timeout"] for tasks in by_apt.values() for task in tasks} == {300}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ANSIBLE)))
@@ -207,6 +218,39 @@ def test_tcp_is_tracked_where_addresses_are_translated(
 ) -> None:
     default = read(ANSIBLE / "roles/firewall/defaults/main.yml")["firewall_track_tcp"]
     assert evaluated(default, tributary_parts=parts, tributary_listeners=listeners) is tracks
+
+
+@needs_ansible
+def test_gateways_of_one_inventory_reboot_at_different_times(tmp_path: Path) -> None:
+    done = play(HERE / "hardening.yml", "fleet", tmp_path, "--tags", "report", "--limit", "gateways:!gw2*")
+    assert re.findall(r"gw\d at [0-9:]+", done.stdout) == ["gw1 at 04:30", "gw3 at 05:00"], done.stdout + done.stderr
+
+
+def package(name: str, provides: str, status: str = "install ok installed") -> str:
+    """An entry of dpkg's status file."""
+    return f"Package: {name}\nStatus: {status}\nVersion: 1\nArchitecture: all\nProvides: {provides}\n\n"
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("known", "missing"),
+    [
+        ("", "unattended-upgrades, systemd-timesyncd"),
+        (package("ntpsec", "ntp, time-daemon (= 1), sntp"), "unattended-upgrades"),
+        (package("chrony", "time-daemon", "deinstall ok config-files"), "unattended-upgrades, systemd-timesyncd"),
+        (package("systemd-timesyncd", "time-daemon") + package("unattended-upgrades", "nothing"), ""),
+    ],
+)
+def test_a_host_gets_what_it_lacks_and_no_second_clock(
+    known: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "updates").mkdir()
+    (tmp_path / "status").write_text(known)
+    monkeypatch.setenv("DPKG_ADMINDIR", str(tmp_path))
+    done = play(HERE / "hardening.yml", "one", tmp_path)
+    _, _, after = done.stdout.partition(f"{f'Install what is missing: {missing}'.strip()}]")
+    assert after, done.stdout + done.stderr
+    assert bool(missing) is not after.lstrip("* \n").startswith("skipping")
 
 
 ALL = ("tributary-common", "tributary-squid", "tributary-converter")
