@@ -99,9 +99,9 @@ def _converter(inputs: Inputs) -> Package:
             *content.files(inputs, name, "converter/examples/*.toml"),
         ),
         depends=elf.depends("the converter", inputs.programs[name], inputs.release),
-        # It runs without: for the kernel parameters.
-        recommends=("tributary-common",),
-        suggests=("logrotate", "nftables"),
+        # It runs without: for the kernel parameters, and for a log that does not fill the disk.
+        recommends=("tributary-common", "logrotate"),
+        suggests=("nftables",),
         # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
         units=tuple(Unit(unit, Upgrade.HAND_OVER, enabled=unit.endswith(".service")) for unit in units),
         instances="tributary-converter@*.service",

@@ -78,3 +78,5 @@ def test_logrotate_takes_its_file(name: str, tmp_path: Path) -> None:
     copy.chmod(0o644)
     shown = subprocess.run(["logrotate", "--debug", copy], capture_output=True, text=True, check=False)
     assert (shown.returncode, "error" in shown.stderr) == (0, False), shown.stderr
+    days = {"tributary-converter": 56, "tributary-squid": 7}[name]
+    assert f"after 1 days ({days} rotations)" in shown.stderr
