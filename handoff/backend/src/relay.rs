@@ -142,7 +142,8 @@ impl ExchangeDriver<'_> {
     async fn conclude(self, result: ExchangeResult, kept: &mut Option<TcpStream>) -> NextStep {
         match result {
             ExchangeResult::Completed(completed) => {
-                if completed.server == ServerAfter::Keep {
+                // It serves no other client.
+                if matches!(completed.server, ServerAfter::Keep | ServerAfter::KeepForClient) {
                     *kept = Some(self.server);
                 }
                 match completed.client {

@@ -232,3 +232,32 @@ async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests(
         client.write_all(request).await.expect("sent");
     }
 }
+
+/// NTLM authenticates the connection, and a server of HTTP/1.1 expects requests with content, too, on one connection.
+#[tokio::test]
+async fn requests_with_content_and_a_login_of_the_connection_stay_on_one_connection() {
+    let (listener, server) = listener().await;
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        for answer in [
+            "401 Unauthorized\r\nWWW-Authenticate: NTLM TlRMTVNTUAACAAAA",
+            "200 OK",
+            "200 OK",
+        ] {
+            past_head(&mut stream).await;
+            let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.expect("sent");
+        }
+        stream
+    });
+    let mut client = client_of(server).await;
+    for request in [
+        "GET /x HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1",
+        "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n2",
+    ] {
+        client.write_all(request.as_bytes()).await.expect("sent");
+        timeout(SOON, past_head(&mut client)).await.expect("in time");
+    }
+    serving.await.expect("no panic");
+}
