@@ -57,12 +57,29 @@ def test_parts_heads_and_what_is_not_there_come_by_the_same_connection(handoff: 
 def test_an_upload_goes_to_its_back_end_by_way_of_the_switch_alone(handoff: HandOff, tmp_path: Path) -> None:
     source = tmp_path / "upload"
     source.write_bytes(pattern("upload", 5 * SIZE))
+    handoff.restart("b", "--uploads", "10")
+    handoff.wait_for("b")
     before = handoff.passed_front()
     handoff.curl("--fail", "--header", "Expect: 100-continue", "--upload-file", str(source), URL + "b/new")
     assert handoff.passed_front() - before < SIZE / 10
     assert (handoff.network.objects("b") / "b/new").read_bytes() == source.read_bytes()
     handoff.curl("--fail", "--header", "Expect:", "--upload-file", str(source), URL + "b/newer")
     assert (handoff.network.objects("b") / "b/newer").read_bytes() == source.read_bytes(), "relayed"
+
+
+def test_an_upload_that_is_not_allowed_or_too_large_is_refused_and_leaves_nothing(
+    handoff: HandOff, tmp_path: Path
+) -> None:
+    source = tmp_path / "upload"
+    source.write_bytes(bytes(SIZE))
+    handoff.restart("b", "--uploads", "1")
+    handoff.wait_for("b")
+    for name, status in (("a", "405"), ("b", "413")):
+        before = list(handoff.network.objects(name).rglob("*"))
+        for expect in ("Expect: 100-continue", "Expect:"):
+            how = ("--header", expect, "--upload-file", str(source), "--output", "/dev/null", "--write-out", "%{http_code}")
+            assert handoff.curl(*how, f"{URL}{name}/refused") == status
+        assert list(handoff.network.objects(name).rglob("*")) == before
 
 
 def test_requests_that_come_early_are_answered_in_order_by_whom_they_are_for(handoff: HandOff) -> None:

@@ -28,9 +28,12 @@ struct Arguments {
     /// The folder with ca.pem, node.pem and node.key; its certificate names the address of --fronts
     #[arg(long, value_name = "FOLDER")]
     identity: PathBuf,
-    /// Serve the files below a folder: GET, HEAD and PUT
+    /// Serve the files below a folder: GET and HEAD
     #[arg(long, value_name = "FOLDER", group = "server")]
     objects: Option<PathBuf>,
+    /// Let every client write files there, by PUT, each of at most so many megabytes
+    #[arg(long, value_name = "MB", requires = "objects", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    uploads: Option<u64>,
     /// Forward to this HTTP server
     #[arg(long, value_name = "IP:PORT", group = "server")]
     relay: Option<SocketAddr>,
@@ -59,7 +62,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     require(CapabilitySet::NET_ADMIN)?;
     match (&arguments.objects, arguments.relay) {
         (Some(folder), _) => {
-            let objects = Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
+            let largest_upload = arguments.uploads.map(|megabytes| megabytes * 1_000_000);
+            let objects =
+                Objects::below(folder, largest_upload).map_err(Failure::at(Exit::NoInput, folder.display()))?;
             serve(arguments, objects)
         }
         (None, Some(server)) => serve(arguments, Relay::to(server, arguments.proxy_protocol)),

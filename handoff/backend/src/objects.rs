@@ -1,4 +1,4 @@
-//! Serves files: GET with ranges, HEAD and PUT, without copying them.
+//! Serves files: GET with ranges, HEAD and, if allowed, PUT, without copying them.
 
 use std::ffi::CStr;
 use std::fs::{File, Metadata};
@@ -26,22 +26,28 @@ const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICL
 /// With what the names of files that are not objects yet begin. No object may have such a name.
 const UPLOAD: &str = ".upload-";
 
+const TOO_LARGE: Refused = Refused::new(413, "the upload is too large");
+
 #[derive(Debug)]
 pub struct Objects {
     folder: OwnedFd,
     limits: HeadLimits,
+    /// In bytes; without it, nobody may upload.
+    largest_upload: Option<u64>,
     uploads: AtomicU64,
 }
 
 impl Objects {
-    /// Removes the uploads of processes that were killed. Fails if the folder cannot be read.
-    pub fn below(folder: &Path) -> io::Result<Self> {
+    /// Removes the uploads of processes that were killed. Every client may upload objects of `largest_upload` bytes. Fails if
+    /// the folder cannot be read.
+    pub fn below(folder: &Path, largest_upload: Option<u64>) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder, flags, Mode::empty())?;
         remove_abandoned(&folder)?;
         Ok(Self {
             folder,
             limits: HeadLimits::default(),
+            largest_upload,
             uploads: AtomicU64::new(0),
         })
     }
@@ -99,6 +105,12 @@ impl Objects {
 
     /// Replaces an object atomically.
     async fn put(&self, client: &mut ClientConnection, request: &Request, path: &str) -> Answer {
+        let Some(largest) = self.largest_upload else {
+            return Ok(Err(Refused::new(405, "uploads are not taken")));
+        };
+        if matches!(request.body, Body::Length(length) if length > largest) {
+            return Ok(Err(TOO_LARGE));
+        }
         let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
         if name.is_empty() {
             return Ok(Err(Refused::new(400, "an object has a name")));
@@ -116,7 +128,7 @@ impl Objects {
         if request.expect_continue {
             client.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        if let Err(refused) = receive(client, request.body, &upload.file).await? {
+        if let Err(refused) = receive(client, request.body, &upload.file, largest).await? {
             return Ok(Err(refused));
         }
         if upload.end(&folder, name).is_err() {
@@ -215,8 +227,8 @@ impl Drop for Upload<'_> {
     }
 }
 
-/// Writes the request's content to the file.
-async fn receive(client: &mut ClientConnection, body: Body, mut file: &File) -> Answer {
+/// Writes the request's content, of at most so many bytes, to the file.
+async fn receive(client: &mut ClientConnection, body: Body, mut file: &File, mut left: u64) -> Answer {
     let mut reader = BodyReader::new(body);
     while !reader.has_ended() {
         if client.inbox.is_empty() && client.read_more().await? == 0 {
@@ -229,6 +241,10 @@ async fn receive(client: &mut ClientConnection, body: Body, mut file: &File) -> 
         if step.used == 0 && client.read_more().await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let Some(rest) = left.checked_sub(step.data.len() as u64) else {
+            return Ok(Err(TOO_LARGE));
+        };
+        left = rest;
         if file.write_all(&client.inbox[step.data]).is_err() {
             return Ok(Err(Refused::new(507, "there is no room")));
         }
@@ -326,14 +342,14 @@ mod tests {
     #[test]
     fn uploads_that_a_killed_process_left_are_gone_and_those_of_another_one_stay() {
         let folder = folder("uploads");
-        let objects = Objects::below(&folder).expect("opened");
+        let objects = Objects::below(&folder, None).expect("opened");
         let left = format!("{UPLOAD}1-0");
         std::fs::write(folder.join(&left), "half").expect("written");
         let upload = Upload::begin(&objects).expect("begun");
         for name in [&left, &upload.name] {
             assert!(objects.open(name).is_none(), "{name} is no object");
         }
-        let next = Objects::below(&folder).expect("opened");
+        let next = Objects::below(&folder, None).expect("opened");
         assert!(!folder.join(&left).exists());
         assert!(folder.join(&upload.name).exists());
         // The same process number, and the same count.
@@ -353,7 +369,7 @@ mod tests {
         std::fs::write(folder.join("secret"), "s").expect("written");
         std::fs::write(folder.join("below/object"), "o").expect("written");
         std::os::unix::fs::symlink("../secret", folder.join("below/link")).expect("made");
-        let objects = Objects::below(&folder.join("below")).expect("opened");
+        let objects = Objects::below(&folder.join("below"), None).expect("opened");
         assert!(objects.open("object").is_some());
         for path in ["../secret", "link", "/etc/passwd", "a/../../secret", "."] {
             assert!(objects.open(path).is_none(), "{path}");
