@@ -32,15 +32,20 @@ pub struct Settings {
     pub max_through: u32,
 }
 
-/// One session with etcd, until an error. `held` is the lease, which the caller may revoke.
-pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, SessionError> {
+/// One session with etcd, until an error. `held` is the lease, which the caller may revoke; `budget` outlives the session: etcd
+/// remembers what was written before.
+pub async fn session(
+    settings: &Settings,
+    held: &mut Option<Lease>,
+    budget: &mut WriteBudget,
+) -> Result<Infallible, SessionError> {
     let store = Store::connect(&settings.members).await?;
     store.has_room().await?;
     let lease = store.lease(held).await?;
     info!("{} is a candidate", settings.name);
     let leadership = campaign(&store, &settings.name, lease).await?;
     info!("{} is elected", settings.name);
-    let published = published_tables(&store).await?;
+    let published = published_tables(&store, budget).await?;
     let term = ElectedController {
         settings,
         store,
@@ -48,7 +53,7 @@ pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<In
         published,
         estimates: Estimates::new(),
         refused: Vec::new(),
-        budget: WriteBudget::new(Instant::now()),
+        budget,
     };
     Box::pin(term.serve(lease)).await
 }
@@ -63,7 +68,7 @@ struct ElectedController<'a> {
     estimates: Estimates,
     /// The refusals of the last report.
     refused: Vec<String>,
-    budget: WriteBudget,
+    budget: &'a mut WriteBudget,
 }
 
 impl ElectedController<'_> {
@@ -184,10 +189,12 @@ impl ElectedController<'_> {
     }
 }
 
-/// The tables of the previous controller. Refused ones are replaced if their ingress is alive.
-async fn published_tables(store: &Store) -> Result<TableSet, SessionError> {
-    let mut found = TableSet::new();
-    for (ingress, table) in published::tables(store).await? {
+/// The tables of the previous controller, which may have written them just now. Refused ones are replaced if their ingress is
+/// alive.
+async fn published_tables(store: &Store, budget: &mut WriteBudget) -> Result<TableSet, SessionError> {
+    let (mut found, listed) = (TableSet::new(), published::tables(store).await?);
+    budget.spend_at_least(listed.iter().map(|(_, _, bytes)| bytes).sum());
+    for (ingress, table, _) in listed {
         match table {
             Ok(table) => drop(found.insert(ingress, table)),
             Err(refusal) => warn!("the table of {ingress} is refused: {refusal}"),

@@ -48,4 +48,4 @@ pub mod tables;
 pub mod threshold;
 pub mod users;
 pub mod window;
-mod write_budget;
+pub mod write_budget;

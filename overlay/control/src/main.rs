@@ -4,7 +4,7 @@ mod arguments;
 
 use std::convert::Infallible;
 use std::process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arguments::{Agent, Arguments, Authorize, Command, Controller, Revoke};
 use overlay_control::egresses::Egresses;
@@ -18,6 +18,7 @@ use overlay_control::routes_file::RoutesFile;
 use overlay_control::servers::ServerTargets;
 use overlay_control::store::{Lease, retry_forever};
 use overlay_control::threshold::Threshold;
+use overlay_control::write_budget::WriteBudget;
 use overlay_control::{agent, controller, converter_check, servers, status, users};
 use serde::Serialize;
 use tokio::net::UdpSocket;
@@ -173,9 +174,9 @@ fn settings(given: &Controller, members: Members) -> controller::Settings {
 }
 
 async fn control(settings: &controller::Settings, failed: impl Future<Output = Failure>) -> Result<(), Failure> {
-    let mut held = None;
+    let (mut held, mut budget) = (None, WriteBudget::new(Instant::now()));
     let end = tokio::select! {
-        never = retry_forever(&settings.members, async || Box::pin(controller::session(settings, &mut held)).await) => match never {},
+        never = retry_forever(&settings.members, async || Box::pin(controller::session(settings, &mut held, &mut budget)).await) => match never {},
         failure = failed => return Err(failure),
         end = end_signal() => end,
     };

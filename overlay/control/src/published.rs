@@ -23,9 +23,9 @@ pub async fn all(store: &Store) -> Result<(i64, Entries), SessionError> {
     Ok((revision, listed))
 }
 
-/// The table of each ingress, or why it is refused; malformed names are skipped. Reads one table after the other, since all
+/// The table of each ingress, or why it is refused, and its size in etcd; malformed names are skipped. Reads one table after the other, since all
 /// of them together may exceed the largest reply.
-pub async fn tables(store: &Store) -> Result<Vec<(Name, Result<Table, String>)>, SessionError> {
+pub async fn tables(store: &Store) -> Result<Vec<(Name, Result<Table, String>, u64)>, SessionError> {
     let mut found = Vec::new();
     for (key, _) in store.list_keys(TABLES).await?.entries {
         let Ok(ingress) = keys::name(TABLES, &key) else {
@@ -33,7 +33,7 @@ pub async fn tables(store: &Store) -> Result<Vec<(Name, Result<Table, String>)>,
         };
         if let Some(value) = store.get(&keys::key(TABLES, &ingress)).await? {
             let table = schema::decode_table(&ingress, &value);
-            found.push((ingress, table));
+            found.push((ingress, table, value.len() as u64));
         }
     }
     Ok(found)

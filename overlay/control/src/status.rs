@@ -83,7 +83,7 @@ pub async fn ask(members: &Members) -> Result<Status, SessionError> {
     kept(store.has_room().await.map_err(|error| error.to_string()), &mut refused);
     let report = kept(report(&store).await?, &mut refused).flatten();
     let mut tables = Vec::new();
-    for (ingress, found) in published::tables(&store).await? {
+    for (ingress, found, _) in published::tables(&store).await? {
         let named = found.map_err(|what| format!("{}: {what}", keys::key(TABLES, &ingress)));
         tables.extend(kept(named, &mut refused).map(Table::of));
     }

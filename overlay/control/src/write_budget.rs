@@ -23,6 +23,11 @@ impl WriteBudget {
         self.spent = self.spent.saturating_add(bytes);
     }
 
+    /// Counts what others wrote, at an unknown time, of which this process may have counted some itself.
+    pub fn spend_at_least(&mut self, bytes: u64) {
+        self.spent = self.spent.max(bytes);
+    }
+
     /// How long to write nothing more.
     pub fn pause(&mut self, now: Instant) -> Duration {
         let seconds = now.duration_since(self.since).as_secs();
@@ -57,5 +62,19 @@ mod tests {
         // Half an hour of quiet makes up for it.
         now += Duration::from_secs(1800);
         assert_eq!(write(&mut budget, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_was_published_before_counts_once() {
+        let begin = Instant::now();
+        let mut budget = WriteBudget::new(begin);
+        for _ in 0..9 {
+            budget.spend_at_least(BURST_BYTES);
+            assert_eq!(budget.pause(begin), Duration::ZERO);
+        }
+        budget.spend(10 * BYTES_PER_SECOND);
+        assert_eq!(budget.pause(begin), Duration::from_secs(10));
+        budget.spend_at_least(BURST_BYTES);
+        assert_eq!(budget.pause(begin), Duration::from_secs(10));
     }
 }
