@@ -25,6 +25,8 @@ pub type Readings = BTreeMap<Name, Reading>;
 
 /// With a sample of peers, in one of so many turns another peer is pinged.
 const RETRY_SILENT_EVERY: u64 = 60;
+/// Before a turn so many datagrams are read that have come: more than a socket's buffer has room for (`rmem_default`).
+const MAX_READ_BEFORE_TURN: u32 = 1024;
 /// After so many turns without any answer it was the node's own network that failed.
 const CUT_OFF_AFTER: u32 = 3;
 
@@ -86,19 +88,20 @@ pub async fn measure(
     let mut bytes = [0; SIZE + 1];
     loop {
         tokio::select! {
-            // Replies first: they count however late this task runs.
+            // Turns before datagrams, which may never end.
             biased;
             changed = peers.changed() => match changed {
                 Ok(()) => pings.set(&peers.borrow_and_update()),
                 Err(_) => return,
             },
-            Ok((length, from)) = socket.recv_from(&mut bytes) => match Datagram::decode(&bytes[..length]) {
-                // A lost reply is asked for again.
-                Some(Datagram::Request(number)) => drop(socket.send_to(&Datagram::Reply(number).encode(), from).await),
-                Some(Datagram::Reply(number)) => pings.heard(number, from, Instant::now()),
-                None => {}
-            },
             _ = ticks.tick() => {
+                // Replies count however late this task runs.
+                for _ in 0..MAX_READ_BEFORE_TURN {
+                    let Ok((length, from)) = socket.try_recv_from(&mut bytes) else {
+                        break;
+                    };
+                    pings.received(&bytes[..length], from, &socket).await;
+                }
                 let converters = pings.converters();
                 let kernel_rtts = kernel.ask(move |kernel| kernel.delays(&converters)).await;
                 let asked = pings.ask(&kernel_rtts);
@@ -109,6 +112,7 @@ pub async fn measure(
                     let _ = socket.send_to(&Datagram::Request(number).encode(), address).await;
                 }
             }
+            Ok((length, from)) = socket.recv_from(&mut bytes) => pings.received(&bytes[..length], from, &socket).await,
         }
     }
 }
@@ -208,6 +212,15 @@ impl Pings {
     fn sent(&mut self, number: u64, now: Instant) {
         if let Some((_, when)) = self.open.get_mut(&number) {
             *when = now;
+        }
+    }
+
+    async fn received(&mut self, bytes: &[u8], from: SocketAddr, socket: &UdpSocket) {
+        match Datagram::decode(bytes) {
+            // A lost reply is asked for again.
+            Some(Datagram::Request(number)) => drop(socket.send_to(&Datagram::Reply(number).encode(), from).await),
+            Some(Datagram::Reply(number)) => self.heard(number, from, Instant::now()),
+            None => {}
         }
     }
 
@@ -343,6 +356,34 @@ mod tests {
         pings.set(&Peers::from([(name.clone(), without)]));
         assert_eq!(pings.converters(), BTreeSet::new());
         assert_eq!(pings.readings()[&name], Reading::Known(delay));
+    }
+
+    /// Its sender runs on the same thread, and sends more than is read meanwhile.
+    #[tokio::test]
+    async fn a_flood_of_datagrams_stops_no_measurement() {
+        let bind = || async { UdpSocket::bind("127.0.0.1:0").await.unwrap() };
+        let (own, peer, flood) = (bind().await, bind().await, bind().await);
+        let own_address = own.local_addr().unwrap();
+        let node = Node {
+            address: peer.local_addr().unwrap(),
+            converter: None,
+        };
+        let (peers_sender, peers) = watch::channel(Peers::from([("B".parse().unwrap(), node)]));
+        let (readings_sender, mut readings) = watch::channel(Readings::new());
+        tokio::spawn(measure(own, Duration::from_millis(10), None, peers, readings_sender));
+        peers_sender.send_modify(|_| {});
+        let flooding = tokio::spawn(async move {
+            loop {
+                for _ in 0..200 {
+                    let _ = flood.try_send_to(&[0; SIZE], own_address);
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let silent = |readings: &Readings| readings.values().any(|reading| *reading == Reading::Silent);
+        let found = tokio::time::timeout(Duration::from_secs(20), readings.wait_for(silent)).await;
+        flooding.abort();
+        found.expect("in time").expect("it measures");
     }
 
     /// A node that asks six of 20 peers, n10 to n29.
