@@ -51,6 +51,10 @@ pub enum Command {
 
 const LOCAL_ETCD: &str = "http://127.0.0.1:2379";
 
+/// A converter that was stopped stays so.
+const RELOAD: &str = "if systemctl --quiet is-failed tributary-converter; then systemctl start tributary-converter; \
+    else systemctl try-reload-or-restart tributary-converter; fi";
+
 /// How to reach etcd.
 #[derive(Debug, Args)]
 pub struct EtcdArguments {
@@ -110,12 +114,8 @@ pub struct Agent {
     /// Private networks in which the servers named in egresses may be probed, as the converter's targets.allow
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
     pub allow: Vec<IpNet>,
-    /// The shell command that makes the converter reload its routes, and starts one that is not running
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        default_value = "systemctl reload-or-restart tributary-converter"
-    )]
+    /// The shell command that makes the converter reload its routes, and starts one that has failed, as without its routes
+    #[arg(long, value_name = "COMMAND", default_value = RELOAD)]
     pub reload: String,
 }
 
@@ -227,6 +227,22 @@ mod tests {
         let refused = "0.0.0.0:5460 [::]:5460 192.0.2.1 192.0.2.1:0 london:5460";
         for text in refused.split(' ') {
             assert!(own_address(text).is_err(), "{text}");
+        }
+    }
+
+    /// `systemctl` in its place answers `is-failed`, and prints everything else.
+    #[test]
+    fn a_converter_that_has_failed_is_started_and_one_that_was_stopped_is_not() {
+        for (code, expected) in [
+            (0, "start tributary-converter\n"),
+            (1, "try-reload-or-restart tributary-converter\n"),
+        ] {
+            let fake =
+                format!("systemctl() {{ case \"$*\" in *is-failed*) return {code} ;; *) echo \"$*\" ;; esac; }}");
+            let mut shell = std::process::Command::new("sh");
+            let output = shell.args(["-c", &format!("{fake}\n{RELOAD}")]).output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
         }
     }
 
