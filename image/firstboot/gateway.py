@@ -9,6 +9,7 @@ from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
 from image.firstboot.texts import document
 from tributary.settings.hosts import CONVERT_PORT
+from tributary.wireguard.addresses import BLOCK
 from tributary.wireguard.addresses import gateway as inside_address
 
 SQUID, CONVERTER, THROTTLER = "tributary-squid.service", "tributary-converter.service", "tributary-throttler.service"
@@ -64,7 +65,11 @@ def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
 def _converter(card: Card, clients: list[str], routers: GatewaySettings | None) -> str:
     # A converter without clients takes loopback addresses alone: never an open proxy.
     here = "[::]" if clients else "127.0.0.1"
-    inside = [str(routers.network)] if routers else []
+    who: dict[str, object] = {"networks": clients}
+    if routers:
+        inside = str(routers.network)
+        # A router has an address for each of its tunnels, and is one client.
+        who = {"networks": [*clients, inside], "shared": [{"network": inside, "prefix": BLOCK}]}
     listeners: list[dict[str, object]] = [
         {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"},
         {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"},
@@ -77,7 +82,7 @@ def _converter(card: Card, clients: list[str], routers: GatewaySettings | None) 
     metrics = figures.address(networks, port) if networks else f"127.0.0.1:{port}"
     return document(
         {
-            "clients": {"networks": [*clients, *inside]},
+            "clients": who,
             "timeouts": {"idle": IDLE},
             "metrics": {"address": metrics},
             "log": {"access": _ACCESS_LOG},

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tributary_forbidden::ranges;
 
-use super::{Config, Listen, RouteSettings, handoff};
+use super::{Config, Listen, RouteSettings, SharedNetwork, handoff};
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -57,6 +57,7 @@ pub fn check(config: &mut Config) -> Result<(), Invalid> {
     check_gateway(config)?;
     handoff::check(config)?;
     check_nobodys(&config.clients.networks, "clients.networks")?;
+    check_shared(&config.clients.shared)?;
     check_allowed(config)?;
     config.listen = listeners(config)?;
     check_routes(config)
@@ -211,6 +212,17 @@ fn check_nobodys(networks: &[IpNet], key: &str) -> Result<(), Invalid> {
         if net.prefix_len() < least {
             let accepted = "networks of /8 and longer, IPv6 of /7 and longer (never an open proxy)";
             return Err(invalid(key, net, accepted));
+        }
+    }
+    Ok(())
+}
+
+fn check_shared(shared: &[SharedNetwork]) -> Result<(), Invalid> {
+    for (number, SharedNetwork { network, prefix }) in shared.iter().enumerate() {
+        let (least, most) = (network.prefix_len(), network.max_prefix_len());
+        if !(least..=most).contains(prefix) {
+            let key = format!("clients.shared[{number}].prefix");
+            return Err(invalid(key, prefix, format!("{least} to {most}, inside of {network}")));
         }
     }
     Ok(())

@@ -15,7 +15,9 @@ pub use gateway::{Fallback, Gateway, RouteSettings};
 pub use handoff::BackEnd;
 pub use handoff::{Choose, Handoff, HandoffRule};
 pub use listener::{Convert, Intercept, Listen, ListenerKind};
-pub use model::{Clients, Config, EarlySyn, Limits, Offload, Reuse, Targets, Timeouts, UpstreamSettings};
+pub use model::{
+    Clients, Config, EarlySyn, Limits, Offload, Reuse, SharedNetwork, Targets, Timeouts, UpstreamSettings,
+};
 pub use read::load;
 #[cfg(test)]
 pub use read::parse;

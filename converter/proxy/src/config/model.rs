@@ -64,6 +64,18 @@ pub struct Config {
 pub struct Clients {
     /// Their networks. Without any, only this machine may, and listeners must have loopback addresses.
     pub networks: Vec<IpNet>,
+    /// Networks of which each client has several addresses, as home routers have inside of their tunnels.
+    pub shared: Vec<SharedNetwork>,
+}
+
+/// A network in which all addresses of one prefix are one client.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SharedNetwork {
+    /// Where its clients are.
+    pub network: IpNet,
+    /// The length of each client's prefix in it.
+    pub prefix: u8,
 }
 
 /// What may be reached. Loopback, link-local, private, multicast and reserved addresses and this machine's own are
@@ -95,12 +107,12 @@ impl Default for Targets {
 pub struct Limits {
     /// Client connections in all; by default as many as the limit of open files leaves room for.
     pub connections: Option<usize>,
-    /// Client connections of one IPv4 address or one IPv6 /64.
+    /// Client connections of one client: an IPv4 address, an IPv6 /64, or what `clients.shared` says.
     pub connections_per_client: usize,
     /// Bytes that wait for a peer, in all: for slow readers, and of requests that are not whole or wait for their turn.
     #[serde(deserialize_with = "units::size")]
     pub buffered: usize,
-    /// The same for one IPv4 address or one IPv6 /64; by default a quarter of `buffered`.
+    /// The same for one client; by default a quarter of `buffered`.
     #[serde(deserialize_with = "units::some_size")]
     pub buffered_per_client: Option<usize>,
     /// Bytes moved at a time, and held for one slow reader at most.
@@ -237,7 +249,7 @@ pub struct Http {
 pub struct EarlySyn {
     /// In all.
     pub connections: usize,
-    /// For one IPv4 address or one IPv6 /64.
+    /// For one client.
     pub per_client: usize,
     /// To one address.
     pub per_server: usize,

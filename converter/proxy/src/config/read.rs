@@ -154,6 +154,14 @@ mod tests {
                 "[clients]\nnetworks = [\"0.0.0.0/0\"]",
                 &["clients.networks = 0.0.0.0/0", "open proxy"],
             ),
+            (
+                "[[clients.shared]]\nnetwork = \"10.84.0.0/16\"\nprefix = 15",
+                &["clients.shared[0].prefix = 15", "16 to 32, inside of 10.84.0.0/16"],
+            ),
+            (
+                "[[clients.shared]]\nnetwork = \"10.84.0.0/16\"\nprefix = 33",
+                &["clients.shared[0].prefix = 33", "16 to 32"],
+            ),
             ("listen = []", &["listen", "one listener or more"]),
             (
                 "[gateway]\naddress = \"127.0.0.1:3128\"",

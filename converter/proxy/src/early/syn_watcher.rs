@@ -16,7 +16,7 @@ use super::table::{NotStarted, Pair};
 use crate::config::{Config, Listen, ListenerKind};
 use crate::kernel::netstat::syn_cookies_sent;
 use crate::observe::metrics::EarlySyns;
-use crate::policy::admission::is_allowed;
+use crate::policy::admission::{client_key, is_allowed};
 use crate::upstream::{DialOptions, Dialer};
 use tributary_sys::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
@@ -188,9 +188,10 @@ impl SynHandler {
         if self.dialer.is_own(syn.client.ip()) {
             return "loop";
         }
+        let client = client_key(syn.client.ip(), &self.config.clients);
         // Held meanwhile: a client that is accepted in this moment waits, and does not begin a second one.
         let mut table = self.early.table();
-        match table.may_begin(pair, &self.config.early_syn) {
+        match table.may_begin(pair, client, &self.config.early_syn) {
             Ok(()) => {}
             Err(NotStarted::Duplicate) => return "duplicate",
             Err(NotStarted::LimitReached) => return "limit-reached",
@@ -203,7 +204,7 @@ impl SynHandler {
         };
         match self.dialer.begin(server, &options, listen.via_gateway, &self.config) {
             Ok(begun) => {
-                table.put(pair, begun, self.number, Instant::now());
+                table.put(pair, client, begun, self.number, Instant::now());
                 "started"
             }
             Err(error) => error.name(),

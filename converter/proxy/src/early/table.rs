@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crate::config::EarlySyn;
-use crate::policy::admission::client_key;
 
 /// How long a client is remembered whose connection was accepted before its SYN was seen.
 const LATE: Duration = Duration::from_millis(500);
@@ -49,6 +48,8 @@ pub struct Table<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     connection: T,
+    /// Its client's key in limits.
+    client: IpAddr,
     /// The number of the watcher that started it.
     watcher: u64,
     since: Instant,
@@ -78,12 +79,12 @@ impl<T> Table<T> {
         self.begun.is_empty() && self.recently_accepted.is_empty()
     }
 
-    /// Whether a connection may be started for this pair.
-    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotStarted> {
+    /// Whether a connection may be started for this pair; `client` is the client's key in limits.
+    pub fn may_begin(&self, pair: Pair, client: IpAddr, limits: &EarlySyn) -> Result<(), NotStarted> {
         if self.begun.contains_key(&pair) || self.recently_accepted.contains_key(&pair) {
             return Err(NotStarted::Duplicate);
         }
-        let of_client = self.by_client.get(&client_key(pair.client.ip()));
+        let of_client = self.by_client.get(&client);
         let to_server = self.by_server.get(&pair.server.ip());
         let is_full = self.begun.len() >= limits.connections
             || of_client.is_some_and(|count| *count >= limits.per_client)
@@ -92,16 +93,17 @@ impl<T> Table<T> {
     }
 
     /// Adds a connection that this `watcher` started.
-    pub fn put(&mut self, pair: Pair, connection: T, watcher: u64, now: Instant) {
+    pub fn put(&mut self, pair: Pair, client: IpAddr, connection: T, watcher: u64, now: Instant) {
         let pending = Waiting {
             connection,
+            client,
             watcher,
             since: now,
         };
         self.begun.insert(pair, pending);
         self.by_age.push_back((now, pair));
         self.forget_claimed();
-        *self.by_client.entry(client_key(pair.client.ip())).or_default() += 1;
+        *self.by_client.entry(client).or_default() += 1;
         *self.by_server.entry(pair.server.ip()).or_default() += 1;
     }
 
@@ -155,7 +157,7 @@ impl<T> Table<T> {
 
     fn remove(&mut self, pair: Pair) -> Option<T> {
         let begun = self.begun.remove(&pair)?;
-        decrease(&mut self.by_client, client_key(pair.client.ip()));
+        decrease(&mut self.by_client, begun.client);
         decrease(&mut self.by_server, pair.server.ip());
         Some(begun.connection)
     }
@@ -186,6 +188,8 @@ fn decrease<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Clients;
+    use crate::policy::admission::client_key;
 
     const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -194,6 +198,18 @@ mod tests {
             client: client.parse().expect("address"),
             server: "203.0.113.2:443".parse().expect("address"),
         }
+    }
+
+    fn key(pair: Pair) -> IpAddr {
+        client_key(pair.client.ip(), &Clients::default())
+    }
+
+    fn may_begin<T>(table: &Table<T>, pair: Pair, limits: &EarlySyn) -> Result<(), NotStarted> {
+        table.may_begin(pair, key(pair), limits)
+    }
+
+    fn put<T>(table: &mut Table<T>, pair: Pair, connection: T, watcher: u64, now: Instant) {
+        table.put(pair, key(pair), connection, watcher, now);
     }
 
     fn limits() -> EarlySyn {
@@ -208,10 +224,10 @@ mod tests {
     #[test]
     fn what_was_begun_is_claimed_once() {
         let (mut table, now) = (Table::default(), Instant::now());
-        assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
-        table.put(pair("10.0.0.1:1"), 7, 0, now);
+        assert_eq!(may_begin(&table, pair("10.0.0.1:1"), &limits()), Ok(()));
+        put(&mut table, pair("10.0.0.1:1"), 7, 0, now);
         assert_eq!(
-            table.may_begin(pair("10.0.0.1:1"), &limits()),
+            may_begin(&table, pair("10.0.0.1:1"), &limits()),
             Err(NotStarted::Duplicate)
         );
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(7));
@@ -224,24 +240,24 @@ mod tests {
         let (mut table, now) = (Table::<u8>::default(), Instant::now());
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
         assert_eq!(
-            table.may_begin(pair("10.0.0.1:1"), &limits()),
+            may_begin(&table, pair("10.0.0.1:1"), &limits()),
             Err(NotStarted::Duplicate)
         );
         assert!(table.expired(TIMEOUT, now + LATE).is_empty());
-        assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
+        assert_eq!(may_begin(&table, pair("10.0.0.1:1"), &limits()), Ok(()));
     }
 
     #[test]
     fn what_nobody_claims_expires_and_makes_room() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.1:1"), 1, 0, now);
-        table.put(pair("10.0.0.1:2"), 2, 0, now + TIMEOUT / 2);
+        put(&mut table, pair("10.0.0.1:1"), 1, 0, now);
+        put(&mut table, pair("10.0.0.1:2"), 2, 0, now + TIMEOUT / 2);
         assert_eq!(
-            table.may_begin(pair("10.0.0.1:3"), &limits()),
+            may_begin(&table, pair("10.0.0.1:3"), &limits()),
             Err(NotStarted::LimitReached)
         );
         assert_eq!(table.expired(TIMEOUT, now + TIMEOUT), [1]);
-        assert_eq!(table.may_begin(pair("10.0.0.1:3"), &limits()), Ok(()));
+        assert_eq!(may_begin(&table, pair("10.0.0.1:3"), &limits()), Ok(()));
         assert_eq!(table.expired(TIMEOUT, now + 2 * TIMEOUT), [2]);
         assert!(table.by_client.is_empty() && table.by_server.is_empty());
     }
@@ -249,10 +265,10 @@ mod tests {
     #[test]
     fn a_pair_that_was_claimed_and_comes_again_has_its_whole_time() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.1:1"), 1, 0, now);
+        put(&mut table, pair("10.0.0.1:1"), 1, 0, now);
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(1));
         let again = now + TIMEOUT / 2;
-        table.put(pair("10.0.0.1:1"), 2, 0, again);
+        put(&mut table, pair("10.0.0.1:1"), 2, 0, again);
         assert!(table.expired(TIMEOUT, now + TIMEOUT).is_empty());
         assert_eq!(table.expired(TIMEOUT, again + TIMEOUT), [2]);
     }
@@ -263,27 +279,27 @@ mod tests {
         let mut table = Table::default();
         for number in 1..=3 {
             let one = pair(&format!("10.0.0.{number}:1"));
-            assert_eq!(table.may_begin(one, &limits()), Ok(()));
-            table.put(one, number, 0, now);
+            assert_eq!(may_begin(&table, one, &limits()), Ok(()));
+            put(&mut table, one, number, 0, now);
         }
         let next = pair("10.0.0.9:1");
-        assert_eq!(table.may_begin(next, &limits()), Err(NotStarted::LimitReached));
+        assert_eq!(may_begin(&table, next, &limits()), Err(NotStarted::LimitReached));
         let roomy = EarlySyn {
             connections: 99,
             ..limits()
         };
-        assert_eq!(table.may_begin(next, &roomy), Ok(()));
+        assert_eq!(may_begin(&table, next, &roomy), Ok(()));
         let few = EarlySyn { per_server: 3, ..roomy };
-        assert_eq!(table.may_begin(next, &few), Err(NotStarted::LimitReached));
+        assert_eq!(may_begin(&table, next, &few), Err(NotStarted::LimitReached));
         // With IPv6 a host has a whole /64 to choose from.
         let one_host = EarlySyn {
             per_client: 1,
             ..limits()
         };
         let mut six = Table::default();
-        six.put(pair("[fd00::1]:1"), 1, 0, now);
+        put(&mut six, pair("[fd00::1]:1"), 1, 0, now);
         assert_eq!(
-            six.may_begin(pair("[fd00::2]:1"), &one_host),
+            may_begin(&six, pair("[fd00::2]:1"), &one_host),
             Err(NotStarted::LimitReached)
         );
     }
@@ -291,8 +307,8 @@ mod tests {
     #[test]
     fn what_one_watcher_began_goes_with_it_and_what_the_next_one_did_stays() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.1:1"), "old", 1, now);
-        table.put(pair("10.0.0.1:2"), "new", 2, now);
+        put(&mut table, pair("10.0.0.1:1"), "old", 1, now);
+        put(&mut table, pair("10.0.0.1:2"), "new", 2, now);
         assert_eq!(table.begun_by(1), ["old"]);
         assert_eq!(table.waiting(), 1);
         assert_eq!(table.claim(pair("10.0.0.1:2"), now), Some("new"));
@@ -301,10 +317,10 @@ mod tests {
     #[test]
     fn of_those_that_were_claimed_few_are_remembered_however_long_the_timeout() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.9:1"), 0, 0, now);
+        put(&mut table, pair("10.0.0.9:1"), 0, 0, now);
         for port in 1..=60_000 {
             let one = pair(&format!("10.0.0.1:{port}"));
-            table.put(one, 1, 0, now);
+            put(&mut table, one, 1, 0, now);
             assert_eq!(table.claim(one, now), Some(1));
             assert!(table.by_age.len() <= 2 * (table.waiting() + 1) + CLAIMED);
         }

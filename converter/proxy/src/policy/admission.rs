@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ipnet::IpNet;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::{Clients, Config, Limits};
@@ -104,7 +105,7 @@ impl Admission {
         if self.budget.is_exhausted() {
             return Err(NotAdmitted::Buffered);
         }
-        let client = client_key(client);
+        let client = client_key(client, &config.clients);
         let mut clients = self.clients();
         let known = clients.entry(client).or_insert_with(|| Client {
             connections: 0,
@@ -179,17 +180,21 @@ pub fn is_allowed(client: IpAddr, clients: &Clients) -> bool {
     }
 }
 
-/// The key of a client in limits: an IPv6 host may use any address of its /64.
-pub fn client_key(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX))),
-    }
+/// The key of a client in limits: an IPv6 host may use any address of its /64, and one of a shared network any of its prefix.
+pub fn client_key(client: IpAddr, clients: &Clients) -> IpAddr {
+    let shared = clients.shared.iter().find(|shared| shared.network.contains(&client));
+    let bits = match (shared, client) {
+        (Some(shared), _) => shared.prefix,
+        (None, IpAddr::V4(_)) => return client,
+        (None, IpAddr::V6(_)) => 64,
+    };
+    IpNet::new_assert(client, bits).network()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SharedNetwork;
 
     fn config() -> Config {
         let mut config = Config::default();
@@ -273,6 +278,30 @@ mod tests {
         };
         admission.take_limits(&greater);
         assert!(first.reserve(99));
+    }
+
+    /// A home router has an address for each of its tunnels.
+    #[test]
+    fn all_addresses_of_a_prefix_in_a_shared_network_are_one_client() {
+        let mut config = config();
+        config.clients.shared = vec![SharedNetwork {
+            network: "10.84.0.0/16".parse().expect("net"),
+            prefix: 28,
+        }];
+        let admission = Arc::new(Admission::new(&config.limits));
+        let come = |client| admission.admit(ip(client), &config, 9);
+        let _permits =
+            ["10.84.0.17", "10.84.0.25", "10.84.0.33", "10.85.0.17"].map(|client| come(client).expect(client));
+        assert_eq!(come("10.84.0.18").err(), Some(NotAdmitted::ClientFull));
+        assert!(come("10.84.0.34").is_ok(), "the next router");
+        assert!(come("10.85.0.18").is_ok(), "outside of the network each address is one");
+        config.clients.shared[0].network = "2001:db8::/32".parse().expect("net");
+        config.clients.shared[0].prefix = 56;
+        assert_eq!(client_key(ip("2001:db8:0:ff::1"), &config.clients), ip("2001:db8::"));
+        assert_eq!(
+            client_key(ip("2001:db9:0:ff::1"), &config.clients),
+            ip("2001:db9:0:ff::")
+        );
     }
 
     #[test]

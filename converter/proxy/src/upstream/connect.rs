@@ -31,12 +31,12 @@ async fn dial(
     early: &[u8],
 ) -> Result<Upstream, DialError> {
     conn.stats().set_target(name);
+    let (dialer, config) = (&conn.context.dialer, &conn.config);
     let mut options = DialOptions {
-        client: Some(client_key(conn.client.ip())),
+        client: Some(client_key(conn.client.ip(), &config.clients)),
         ..options
     };
     let since = Instant::now();
-    let (dialer, config) = (&conn.context.dialer, &conn.config);
     // Nothing goes before the PROXY protocol's header.
     let has_proxy_header = config.upstream.proxy_protocol;
     let early = if has_proxy_header { &[] } else { early };
