@@ -65,6 +65,9 @@ def test_user_and_password_are_asked_for_where_there_are_users(conv: World) -> N
         assert curl("one:secret@") == 0
         assert curl("one:wrong@") == 97
         assert curl("") == 97
+        for _ in range(4):
+            assert curl("one:wrong@") == 97
+        assert curl("one:secret@") == 97, "after five wrong ones it waits"
         assert len(service.peers) == 1
 
 

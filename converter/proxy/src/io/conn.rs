@@ -22,6 +22,7 @@ use crate::offload::Offloader;
 use crate::policy::admission::{Admission, ConnectionPermit};
 use crate::policy::convert::Cookies;
 use crate::policy::handoff::SizeEstimator;
+use crate::policy::logins::WrongLogins;
 use crate::policy::rate_limit::RateLimit;
 use crate::upstream::{Dialer, FdPool, IdlePool, SystemFiles};
 use tributary_sys::{Multipath, Subflow};
@@ -43,6 +44,8 @@ pub struct Shared {
     pub registry: Arc<ConnectionRegistry>,
     /// Limits of connections and memory.
     pub admission: Arc<Admission>,
+    /// Wrong logins of late.
+    pub wrong_logins: WrongLogins,
     /// Connections that were started by a SYN.
     pub early: Arc<EarlyConnects>,
     /// Present if any listener offloads connections to the kernel.

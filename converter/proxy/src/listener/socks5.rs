@@ -14,6 +14,7 @@ use super::{ReadMessageError, read_message};
 use crate::io::conn::Conn;
 use crate::io::relay;
 use crate::observe::Summary;
+use crate::policy::admission::client_key;
 use crate::upstream::{self, DialError, DialOptions};
 
 /// Serves one client.
@@ -70,7 +71,7 @@ async fn negotiate(conn: &Conn, inbox: &mut Vec<u8>, deadline: Instant) -> Resul
     conn.stream.send(&method.encode(), Some(deadline)).await.map_err(gone)?;
     if method == AuthMethod::UserPassword {
         let login = read_message(conn, inbox, deadline, parse_login).await?;
-        if !is_user(conn, &login) {
+        if !may_enter(conn, &login) {
             return Err(NegotiationError {
                 name: "wrong-password",
                 last: encode_login_status(false).to_vec(),
@@ -82,6 +83,13 @@ async fn negotiate(conn: &Conn, inbox: &mut Vec<u8>, deadline: Instant) -> Resul
             .map_err(gone)?;
     }
     Ok(read_message(conn, inbox, deadline, parse_request).await?)
+}
+
+/// Whether the login is right, and the client has not guessed too often.
+fn may_enter(conn: &Conn, login: &Login) -> bool {
+    let client = client_key(conn.client.ip(), &conn.config.clients);
+    let wrong_logins = &conn.context.shared.wrong_logins;
+    wrong_logins.accepts(client, Clock::now(), || is_user(conn, login))
 }
 
 /// Compares with every user, so that the time tells nothing of which names there are.

@@ -3,5 +3,6 @@
 pub mod admission;
 pub mod convert;
 pub mod handoff;
+pub mod logins;
 pub mod rate_limit;
 pub mod targets;

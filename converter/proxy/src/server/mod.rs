@@ -32,6 +32,7 @@ use crate::observe::metrics::Metrics;
 use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::convert::Cookies;
+use crate::policy::logins::WrongLogins;
 use crate::upstream::{FdPool, IdlePool, TO_HOPS};
 use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 #[cfg(test)]
@@ -115,6 +116,7 @@ impl Service {
         let shared = Arc::new(Shared {
             registry,
             admission: Arc::new(Admission::new(&active.config.limits)),
+            wrong_logins: WrongLogins::default(),
             early: Arc::default(),
             offloader: offloader(&active.config)?,
             fd_pool: FdPool::new(spare_descriptors()),
