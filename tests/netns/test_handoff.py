@@ -72,13 +72,13 @@ def test_an_upload_that_is_not_allowed_or_too_large_is_refused_and_leaves_nothin
 ) -> None:
     source = tmp_path / "upload"
     source.write_bytes(bytes(SIZE))
+    how = ("--upload-file", str(source), "--output", "/dev/null", "--write-out", "%{http_code}")
     handoff.restart("b", "--uploads", "1")
     handoff.wait_for("b")
     for name, status in (("a", "405"), ("b", "413")):
         before = list(handoff.network.objects(name).rglob("*"))
         for expect in ("Expect: 100-continue", "Expect:"):
-            how = ("--header", expect, "--upload-file", str(source), "--output", "/dev/null", "--write-out", "%{http_code}")
-            assert handoff.curl(*how, f"{URL}{name}/refused") == status
+            assert handoff.curl("--header", expect, *how, f"{URL}{name}/refused") == status
         assert list(handoff.network.objects(name).rglob("*")) == before
 
 

@@ -2,6 +2,7 @@
 client gets a wrong byte, and none hears of what can be mended."""
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,29 +139,62 @@ def test_a_process_that_stalls_for_longer_than_a_silent_connection_lasts_loses_n
     handoff.wait_for("a")
 
 
+def late(done: bytes) -> bytes:
+    """The rejection in the place of a confirmation."""
+    length, version, number, rest = done[:4], done[4:5], done[6:14], done[14:22]
+    length = (int.from_bytes(length) + 1).to_bytes(4)
+    return length + version + bytes([REJECTED]) + number + rest + bytes([LATE])
+
+
+def expect_reset(handoff: HandOff, client: socket.socket, path: str) -> None:
+    with pytest.raises(ConnectionResetError):
+        # Some of an answer may have come before.
+        client.sendall(request(path))
+        while client.recv(1 << 16):
+            pass
+        raise AssertionError("an end that is no reset")
+    eventually(lambda: handoff.outcomes("too-late"))
+
+
 @pytest.mark.parametrize("path", ["b/1000", "relayed/x"], ids=["to the other back end", "to the front"])
 def test_a_client_is_reset_whose_back_end_acknowledged_more_than_it_gave_back(path: str, handoff: HandOff) -> None:
     """Nobody has the bytes any more, and the client will not send them again: it is not to wait for an answer."""
     released: list[bytes] = []
 
     def treat(message: bytes) -> list[bytes]:
-        length, version, kind, number, rest = message[:4], message[4:5], message[5], message[6:14], message[14:22]
+        kind, number = message[5], message[6:14]
         if kind == KINDS["release"]:
             released.append(number)
-        if kind != KINDS["done"] or number not in released:
-            return [message]
-        length = (int.from_bytes(length) + 1).to_bytes(4)
-        return [length + version + bytes([REJECTED]) + number + rest + bytes([LATE])]
+        return [late(message) if kind == KINDS["done"] and number in released else message]
 
     with front_behind(handoff, treat, switch=False), handoff.connection() as client:
         client.settimeout(4)
         get(client, "a", 1000)
         released.clear()
-        with pytest.raises(ConnectionResetError):
-            # Some of an answer may have come before.
-            client.sendall(request(path))
-            while client.recv(1 << 16):
-                pass
-            raise AssertionError("an end that is no reset")
+        expect_reset(handoff, client, path)
         assert released
-        eventually(lambda: handoff.outcomes("too-late"))
+
+
+@pytest.mark.parametrize("path", ["a/1000", "relayed/x"], ids=["to a back end", "to the front"])
+def test_so_is_one_whose_back_end_says_so_after_the_next_one_has_answered(path: str, handoff: HandOff) -> None:
+    """The first confirmation is lost, and comes again when the client's third request is there."""
+    released: list[bytes] = []
+    lost: list[bytes] = []
+
+    def treat(message: bytes) -> list[bytes]:
+        kind, number = message[5], message[6:14]
+        if kind == KINDS["release"]:
+            released.append(number)
+        if kind != KINDS["done"] or number not in released[:1]:
+            return [message]
+        lost.append(number)
+        return [late(message)] if len(lost) > 1 else []
+
+    with front_behind(handoff, treat, switch=False), handoff.connection() as client:
+        client.settimeout(8)
+        get(client, "a", 1000)
+        released.clear()
+        lost.clear()
+        get(client, "b", 1000)
+        expect_reset(handoff, client, path)
+        assert len(lost) > 1

@@ -257,18 +257,23 @@ impl<'a> Transfer<'a> {
     /// Decides about a returned connection. Returns where it is then, or how the transfer ends.
     async fn route_returned(
         &mut self,
-        handed: HandedOver,
+        mut handed: HandedOver,
         bytes: Vec<u8>,
         router: &impl RequestRouter,
     ) -> Result<HandedOver, Outcome> {
-        let next = router.route(handed.at, &bytes);
-        let Some(to) = next.filter(|to| self.links.is_up(*to)) else {
-            return Err(self.take_back(handed, bytes).await);
-        };
-        if to == handed.at {
+        let next = router.route(handed.at, &bytes).filter(|to| self.links.is_up(*to));
+        if next == Some(handed.at) {
             handed.remote.send(Payload::Keep);
             return Ok(handed);
         }
+        // Nobody listens to the previous back end any more once the connection is elsewhere.
+        if handed.previous.is_some() && !returned_all(&mut handed.previous).await {
+            handed.remote.send(Payload::Abort);
+            return Err(self.reset_client(HandoffError::TooLate, handed.at, handed.rule).await);
+        }
+        let Some(to) = next else {
+            return Err(self.take_back(handed, bytes).await);
+        };
         match self.move_to(to, &bytes).await {
             Ok(next) => {
                 handed.remote.send(Payload::Release);
