@@ -1,8 +1,9 @@
 """The nft table of the tunnels, as text. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from pathlib import Path
 
 from gateway.registry import Routers
@@ -10,10 +11,34 @@ from gateway.settings import GatewaySettings
 from squid import targets
 from tributary.settings.ports import Ports
 from tributary.settings.templates import rendered
-from tributary.wireguard.addresses import DEFAULT_SLOT, block_of, gateway, tunnel_address
+from tributary.wireguard.addresses import BLOCK, DEFAULT_SLOT, LAN, block_of, gateway, max_routers, tunnel_address
 from tributary.wireguard.interface import Network
 
 TABLE = "tributary-gateway"
+
+_ROUTER, _LAN = IPv4Network((0, BLOCK)).netmask, IPv6Network((0, LAN)).netmask
+_BEGUN = {"rate": 200, "burst": 1000}
+"""How many connections of a router may begin in a second, and how many at once."""
+_MOST_ELEMENTS = 65536
+"""The kernel makes room for all when it makes a set. Elements that have expired count for up to a second."""
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Which connections of a router are counted, by its addresses: in sets of this name, by rules of this chain."""
+
+    name: str
+    about: str
+    type: str
+    key: str
+    chain: str = "from_router"
+
+
+_BOUNDS = (
+    _Bound("from4", "from each router", "ipv4_addr", f"ip saddr & {_ROUTER}"),
+    _Bound("from6", "from each LAN by IPv6", "ipv6_addr", f"ip6 saddr & {_LAN}"),
+    _Bound("to4", "from strangers to each router", "ipv4_addr", f"ip daddr & {_ROUTER}", "to_router"),
+)
 
 
 def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]) -> str:
@@ -34,7 +59,23 @@ def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]
         refused6=[each for each in refused(settings) if each.version == 6],
         translates_lan_prefix=settings.translates_lan_prefix,
         for_tunnels=for_tunnels,
+        refused_ports=settings.refused_ports,
+        router=_BOUNDS[0].key,
+        bounds=list(_bounds(settings, routers)),
+        begun=_BEGUN,
+        connections=settings.connections,
+        dns_rate=settings.dns_rate,
+        size=min(4 * (max_routers(settings.network) + 1), _MOST_ELEMENTS),
     )
+
+
+def _bounds(settings: GatewaySettings, routers: Routers) -> Iterator[_Bound]:
+    from4, from6, to4 = _BOUNDS
+    yield from4
+    if settings.lan_prefix:
+        yield from6
+    if any(router.forward for router in routers.values()):
+        yield to4
 
 
 @dataclass(frozen=True)
@@ -51,6 +92,13 @@ def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
         if router.forward:
             address = tunnel_address(block_of(network, router.number), DEFAULT_SLOT)
             yield _Forward(router.number, address, router.forward)
+
+
+def without_seen(listing: str) -> str:
+    """The kernel's ``listing`` of the table without the elements of dynamic sets, which packets add."""
+    return re.sub(
+        r"^(\t\tflags dynamic.*\n(?:\t\ttimeout .*\n)?)\t\telements = \{[^}]*\}\n", r"\1", listing, flags=re.MULTILINE
+    )
 
 
 def forward_targets(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:

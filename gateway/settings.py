@@ -14,9 +14,9 @@ from tributary.wireguard.addresses import PRIVATE as OWN
 from tributary.wireguard.enrolment import PORT, Endpoint
 
 HOST = "a name or an address without a port, such as 'gateway.example.net', '203.0.113.5' or '2001:db8::5'"
-NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses of it"
+NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses"
 LAN_PREFIX = (
-    f"an IPv6 prefix of length 32 to {LAN - 1}: one that the provider routes to this machine, such as"
+    f"an IPv6 prefix of length 32 to {LAN - 1}: one routed to this machine, such as"
     f" '2001:db8:1::/48', or a private one of {OWN}, such as 'fd12:3456:789a::/48', which is translated"
 )
 INTERFACE = "1 to 15 of a-z, A-Z, 0-9, _ and -"
@@ -76,6 +76,21 @@ class GatewaySettings(Settings):
     dns: bool = Field(True, title="look up names for routers, at port 53 of the inside address")
     private_targets: list[PrivateNetwork] = Field(
         [], title="private networks that routers reach; none: refused", description=PRIVATE
+    )
+    refused_ports: list[ServicePorts] = Field(
+        [Ports("tcp", 25, 25)],
+        validate_default=False,
+        title="ports of the Internet that no router reaches",
+    )
+    connections: int = Field(
+        4096,
+        ge=64,
+        le=65536,
+        title="most connections of a router; as many by IPv6, and at forwarded ports",
+        description="64 to 65536",
+    )
+    dns_rate: int = Field(
+        100, ge=1, le=10_000, title="most DNS questions of a router in a second", description="1 to 10000"
     )
     never_forwarded: list[ServicePorts] = Field(
         [Ports("tcp", 22, 22)],

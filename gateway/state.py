@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ class Changes:
     """What the gateway has changed on this machine, to be restored by ``down``; a reboot restores all of it.
 
     IPv6 forwarding was off if interfaces were ``hearing`` routers' advertisements then, None if it was on. ``rules`` is
-    a digest of the rules that were loaded, and of the kernel's listing of them.
+    a digest of the rules that were loaded, and of the kernel's listing of them. ``tracking`` are the former values of
+    settings for tracked connections, by their names.
     """
 
     is_noted: bool = False
     ipv4_was_off: bool = False
     hearing: Sequence[str] | None = None
     rules: str = ""
+    tracking: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def switched_on(self) -> Sequence[int]:
@@ -139,4 +141,6 @@ def _changes(document: Mapping[str, Any]) -> Changes | None:
     if document["boot"] != _boot():
         return None
     heard = None if hearing is None else [str(name) for name in hearing]
-    return Changes(bool(document["is_noted"]), bool(document["ipv4_was_off"]), heard, str(document["rules"]))
+    # An earlier version noted none.
+    tracking = {str(name): int(value) for name, value in document.get("tracking", {}).items()}
+    return Changes(bool(document["is_noted"]), bool(document["ipv4_was_off"]), heard, str(document["rules"]), tracking)

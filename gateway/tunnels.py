@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
-from gateway import forwarding, rules
+from gateway import forwarding, rules, tracking
 from gateway.counters import Totals, counted
 from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, remaining, tunnels
 from gateway.registry import Contents, Registry, Routers, lost_keys
@@ -102,7 +102,16 @@ def _set_up(gateway: Gateway) -> list[str]:
         wireguard.add_route(settings.interface, settings.lan_prefix)
         if begins6:
             forwarding.forward6(True, changes.hearing or ())
-    return done
+    return done + _make_room(gateway)
+
+
+def _make_room(gateway: Gateway) -> list[str]:
+    """Have the kernel track what the rules, which are loaded, let routers have; returns what it refused."""
+    found = tracking.changes(gateway.settings.connections)
+    if found:
+        before, noted = {name: now for name, (now, _) in found.items()}, gateway.state.changes
+        gateway.state.note(replace(noted, tracking={**before, **noted.tracking}))
+    return tracking.put({name: needed for name, (_, needed) in found.items()})
 
 
 def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
@@ -190,9 +199,9 @@ def _load(gateway: Gateway, text: str) -> list[str]:
 
 
 def _listed() -> str | None:
-    """A digest of the loaded rules; None if there are none."""
+    """A digest of the loaded rules, without what packets have put into sets; None if there are none."""
     listing = nft.listed(f"inet {rules.TABLE}")
-    return None if listing is None else hashlib.sha256(listing.encode()).hexdigest()
+    return None if listing is None else hashlib.sha256(rules.without_seen(listing).encode()).hexdigest()
 
 
 def _count(gateway: Gateway, contents: Contents, there: Sequence[PeerStatus]) -> list[str]:
@@ -231,4 +240,5 @@ def _take_down(gateway: Gateway) -> None:
             every.callback(forwarding.forward, False)
         if changes.hearing is not None:
             every.callback(forwarding.forward6, False, changes.hearing)
+        every.callback(tracking.put, changes.tracking)
         every.callback(wireguard.remove, gateway.settings.interface)

@@ -7,7 +7,9 @@ tunnels: 10.84.0.18 and others in the houses --- 10.84.0.1 in hgw-gate
 
 import json
 import os
+import shutil
 import socket
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,6 +24,7 @@ import pytest
 from experiments.home.gateway import gateway_command
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
+from tests.netns.converter_names import Names
 from tests.netns.world import connected, eventually, in_namespace, needs, on, run, serving, socket_at
 from tributary.kernel import wireguard
 from tributary.settings.files import check
@@ -113,6 +116,12 @@ class World:
     peers: list[tuple[str, int]] = field(default_factory=list)
     """Who connected to the streams, as they saw it."""
 
+    def write(self, **settings: object) -> None:
+        """The gateway's settings, beside those that every test has."""
+        document = {"name": OUTSIDE, "interface": self.interface, **settings}
+        lines = (f"{key} = {json.dumps(value)}\n" for key, value in document.items())
+        (self.folder / "gateway.toml").write_text("".join(lines))
+
     def gateway(self, *words: str) -> str:
         return run(*self.command(*words))
 
@@ -167,15 +176,30 @@ def streams(world: World, node: Node, address: str, port: int, protocol: int = 0
 
 
 @contextmanager
+def names(world: World) -> Iterator[Names]:
+    """The gateway's service for names, and the name server that it asks."""
+    known = Names(world.gate, "203.0.113.1")
+    # What ip-netns(8) has the namespace see as /etc/resolv.conf.
+    folder = Path("/etc/netns") / world.gate.namespace
+    folder.mkdir(parents=True)
+    (folder / "resolv.conf").write_text("nameserver 203.0.113.1\n")
+    try:
+        words = [sys.executable, "-m", "gateway", "dns", "--settings", str(world.folder / "gateway.toml")]
+        with world.gate.start("dns", words):
+            yield known
+    finally:
+        known.close()
+        shutil.rmtree(folder)
+
+
+@contextmanager
 def world(folder: Path, **settings: object) -> Iterator[World]:
     """The network, with the gateway's tunnels up; at the end they are down, and nothing is left."""
     with ExitStack() as made:
         nodes = made.enter_context(standing_nodes("hgw-", _NETWORK, folder))
         house, flat, interface = House(nodes["house"]), House(nodes["flat"]), f"g{os.getpid()}-{next(_numbers)}"
         world = World(folder, nodes["gate"], house, flat, nodes["server"], interface)
-        document = {"name": OUTSIDE, "interface": interface, **settings}
-        lines = (f"{key} = {json.dumps(value)}\n" for key, value in document.items())
-        (folder / "gateway.toml").write_text("".join(lines))
+        world.write(**settings)
         made.callback(world.house.remove_tunnels)
         made.callback(world.flat.remove_tunnels)
         made.callback(world.gateway, "down")

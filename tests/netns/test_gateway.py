@@ -1,6 +1,5 @@
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +10,19 @@ import pytest
 
 from experiments.home.gateway import FIREWALL
 from experiments.testbed.node import Node
-from tests.netns.converter_names import Names, looked_up
-from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, needs_tools, streams
+from tests.netns.converter_names import looked_up
+from tests.netns.gateway_world import (
+    CONVERTER,
+    INSIDE,
+    OUTSIDE,
+    PRIVATE,
+    SERVER,
+    House,
+    World,
+    names,
+    needs_tools,
+    streams,
+)
 from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs
 from tributary.kernel import connections
 from tributary.paths import ROOT
@@ -353,22 +363,12 @@ def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[sock
 
 def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> None:
     address = gateway.enter("berlin")
-    known = Names(gateway.gate, "203.0.113.1")
-    known.records["server.example.net"] = [SERVER]
-    # What ip-netns(8) has the namespace see as /etc/resolv.conf.
-    folder = Path("/etc/netns") / gateway.gate.namespace
-    folder.mkdir(parents=True)
-    (folder / "resolv.conf").write_text("nameserver 203.0.113.1\n")
-    try:
-        words = [sys.executable, "-m", "gateway", "dns", "--settings", str(gateway.folder / "gateway.toml")]
-        with gateway.gate.start("dns", words):
-            eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER])
-            assert looked_up(gateway.house.node, "server.example.net", OUTSIDE, "192.0.2.2") is None
-            # Behind the playbook's firewall, too, as it is written for a gateway that says nothing of names.
-            site = ROUTERS.read_text().replace('"tributary"', f'"{gateway.interface}"')
-            (gateway.folder / "tributary-site.nft").write_text(site)
-            gateway.gate.run("nft", "--includepath", str(gateway.folder), "--file", str(FIREWALL))
-            assert looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER]
-    finally:
-        known.close()
-        shutil.rmtree(folder)
+    with names(gateway) as known:
+        known.records["server.example.net"] = [SERVER]
+        eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER])
+        assert looked_up(gateway.house.node, "server.example.net", OUTSIDE, "192.0.2.2") is None
+        # Behind the playbook's firewall, too, as it is written for a gateway that says nothing of names.
+        site = ROUTERS.read_text().replace('"tributary"', f'"{gateway.interface}"')
+        (gateway.folder / "tributary-site.nft").write_text(site)
+        gateway.gate.run("nft", "--includepath", str(gateway.folder), "--file", str(FIREWALL))
+        assert looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER]

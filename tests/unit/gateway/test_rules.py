@@ -27,10 +27,13 @@ CASES: dict[str, dict[str, object]] = {
         "converter_ports": [1080, 5124],
         "dns": True,
         "private_targets": ["192.168.0.0/16", "10.0.0.0/8"],
+        "refused_ports": [],
+        "connections": 10_000,
+        "dns_rate": 20,
     },
-    "closed": {"converter_ports": []},
+    "closed": {"converter_ports": [], "dns": False},
     "forwards": {},
-    "routed": {"lan_prefix": "2001:db8:1::/48"},
+    "routed": {"lan_prefix": "2001:db8:1::/48", "refused_ports": ["tcp/25", "udp/137-139"]},
     "translated": {"lan_prefix": "fd12:3456:789a::/48", "private_targets": ["fd00:1::/32"]},
 }
 
@@ -71,6 +74,17 @@ def test_no_setting_opens_what_nobody_may_reach() -> None:
         assert any(IPv4Network(closed).subnet_of(each) for each in refused if isinstance(each, IPv4Network))
     opened = IPv4Network("192.168.0.0/16")
     assert not any(each.overlaps(opened) for each in refused if isinstance(each, IPv4Network))
+
+
+def test_what_packets_have_put_into_sets_is_no_part_of_the_rules() -> None:
+    """As nft lists it; the sets that the rules themselves fill are compared."""
+    kept = "\tset refused_targets {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t\telements = { 0.0.0.0/8 }\n\t}\n"
+    counted = "\tset from4 {\n\t\ttype ipv4_addr\n\t\tsize 16384\n\t\tflags dynamic\n"
+    full = "\tset from4_full {\n\t\tflags dynamic,timeout\n\t\ttimeout 1s\n"
+    elements = "\t\telements = { 10.84.0.16 ct count over 64,\n\t\t\t     10.84.0.32 expires 888ms }\n"
+    empty = f"{kept}{counted}\t}}\n{full}\t}}\n"
+    assert rules.without_seen(f"{kept}{counted}{elements}\t}}\n{full}{elements}\t}}\n") == empty
+    assert rules.without_seen(empty) == empty
 
 
 def test_what_conntrack_lists_without_ports_or_by_half_is_passed_over() -> None:

@@ -35,7 +35,7 @@ WRONG = [
     ('[metrics]\naddress = "0.0.0.0:9465"', "metrics.address = '0.0.0.0:9465'", "networks"),
     ('admin_networks = ["198.51.100.1/24"]', "admin_networks[0] = '198.51.100.1/24'", "networks without host bits"),
     ('[routers]\nlan_prefix = "2001:db8::/64"', "routers.lan_prefix = '2001:db8::/64'", "an IPv6 prefix of length 32"),
-    ("[routers]\nlan_prefixes = 1", "routers.lan_prefixes = 1", "one of the keys converter_ports, dns"),
+    ("[routers]\nlan_prefixes = 1", "routers.lan_prefixes = 1", "one of the keys connections, converter_ports, dns"),
     ('public_name = "gateway.example:51840"', "public_name = 'gateway.example:51840'", "without a port"),
     ('gateway = "gateway.example"', "gateway = 'gateway.example'", "no name"),
     ('gateway = "203.0.113.5:0"', "gateway = '203.0.113.5:0'", "'203.0.113.5'"),
