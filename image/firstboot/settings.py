@@ -135,6 +135,9 @@ class Lan(Settings):
         None,
         title="who is asked for names while no tunnel leads to the gateway; none: nobody, without tunnels the links",
     )
+    private_names: list[bypass.Domain] = Field(
+        [], max_length=bypass.MOST_VALUES, title="domains whose names may have private addresses in the Internet's DNS"
+    )
 
     @field_validator("dhcp_range")
     @classmethod

@@ -68,6 +68,8 @@ interface = "ens4"
 [lan]
 interface = "ens5"
 address = "{router}/24"
+# The server's address is one for documentation, which counts as private.
+private_names = ["example.net"]
 """
 
 

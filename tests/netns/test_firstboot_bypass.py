@@ -43,6 +43,8 @@ gateway = "{GATEWAY}"
 [lan]
 interface = "end0"
 address = "{BOX}/24"
+# Addresses for documentation count as private.
+private_names = ["example.com"]
 [wan.dsl]
 interface = "dsl"
 [wan.lte]

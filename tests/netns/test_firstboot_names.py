@@ -30,7 +30,8 @@ def home(request: pytest.FixtureRequest) -> Iterator[Home]:
         network = f"{LAN}\nbox: ip address add {GATEWAY}/32 dev lo"
         device, box = made.enter_context(standing_nodes("fbn-", network, directory)).values()
         home = Home(device, box, device, directory)
-        home.write(LINKS + request.param + ENROLMENT)
+        # Addresses for documentation count as private.
+        home.write(f'{LINKS}private_names = ["example.net"]\n{request.param}{ENROLMENT}')
         made.enter_context(dnsmasq(box, directory))
         yield home
 
@@ -62,6 +63,24 @@ def test_names_are_asked_of_the_gateway_and_while_no_tunnel_leads_there_of_whom_
     assert time.monotonic() - begun < 1
     assert bool(links.asked) == (told != "none")
     links.close()
+
+
+@pytest.mark.parametrize("home", [""], indirect=True)
+def test_a_name_from_outside_has_no_private_address_unless_the_card_names_its_domain(home: Home) -> None:
+    gateway = Names(home.box, GATEWAY)
+    gateway.records |= {
+        "rebinding.example.com": ["192.168.77.20"],
+        "modem.example.com": ["10.0.0.1"],
+        "here.example.com": ["127.0.0.1"],
+        "server.example.com": ["9.9.9.9"],
+        NAME: ["192.168.77.20"],
+    }
+    assert eventually(lambda: asked(home, "server.example.com")) == "9.9.9.9"
+    for name in ("rebinding", "modem", "here"):
+        assert asked(home, f"{name}.example.com") == "none"
+    assert asked(home) == "192.168.77.20"
+    assert asked(home, "tributary.lan") == BOX
+    gateway.close()
 
 
 @needs("nft")

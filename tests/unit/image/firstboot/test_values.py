@@ -144,6 +144,10 @@ WRONG = [
             str(["9.9.9.9#dns.quad9.net"] * 9),
         )
     ),
+    *(
+        (HOME + f'private_names = ["{name}"]', f"lan.private_names[0] = '{name}'", "a domain of two or more parts")
+        for name in ("com", "*.a.com", "192.168.77.20", "a/b.com", "a.com\\nserver=1.1.1.1")
+    ),
     (HOME + 'ipv6 = "links"', "lan.ipv6 = 'links'", "'gateway', 'link', 'translated' or 'off'"),
     (HOME + 'ipv6_prefix = "2001:db8::/64"', "lan.ipv6_prefix = '2001:db8::/64'", "a private IPv6 network"),
     (ENROLMENT + 'prefix = "2001:db8::/48"', "enrolment[0].prefix = '2001:db8::/48'", "of length 64"),
