@@ -19,6 +19,8 @@ TABLE = "tributary-gateway"
 _ROUTER, _LAN = IPv4Network((0, BLOCK)).netmask, IPv6Network((0, LAN)).netmask
 _BEGUN = {"rate": 200, "burst": 1000}
 """How many connections of a router may begin in a second, and how many at once."""
+_COUNTED = re.compile(r"[ \t]*# count \d+")
+_SEEN = re.compile(r"^(\t\tflags dynamic.*\n(?:\t\ttimeout .*\n)?)\t\telements = \{[^}]*\}\n", re.MULTILINE)
 _MOST_ELEMENTS = 65536
 """The kernel makes room for all when it makes a set. Elements that have expired count for up to a second."""
 
@@ -95,10 +97,8 @@ def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
 
 
 def without_seen(listing: str) -> str:
-    """The kernel's ``listing`` of the table without the elements of dynamic sets, which packets add."""
-    return re.sub(
-        r"^(\t\tflags dynamic.*\n(?:\t\ttimeout .*\n)?)\t\telements = \{[^}]*\}\n", r"\1", listing, flags=re.MULTILINE
-    )
+    """The kernel's ``listing`` of the table without what packets have put into dynamic sets, and how much that is."""
+    return _SEEN.sub(r"\1", _COUNTED.sub("", listing))
 
 
 def forward_targets(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:

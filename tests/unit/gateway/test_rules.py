@@ -85,6 +85,8 @@ def test_what_packets_have_put_into_sets_is_no_part_of_the_rules() -> None:
     empty = f"{kept}{counted}\t}}\n{full}\t}}\n"
     assert rules.without_seen(f"{kept}{counted}{elements}\t}}\n{full}{elements}\t}}\n") == empty
     assert rules.without_seen(empty) == empty
+    # As nft says it since 1.1.4.
+    assert rules.without_seen(empty.replace("size 16384", "size 16384\t# count 2")) == empty
 
 
 def test_what_conntrack_lists_without_ports_or_by_half_is_passed_over() -> None:
