@@ -15,6 +15,8 @@ from experiments.testbed.node import Node
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, SERVER, House, World, names, needs_tools, streams, world
 from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs, socket_at
+from tributary.wireguard.addresses import default_tunnel_address
+from tributary.wireguard.enrolment import Enrolment
 
 pytestmark = needs_tools
 
@@ -34,6 +36,12 @@ def bounded(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path, connections=FEW, lan_prefix="2001:db8:1::/48") as built:
         lay(_IPV6, {"gate": built.gate, "server": built.server})
         yield built
+
+
+def in_lan(enrolment: Enrolment) -> str:
+    """The IPv6 address that a house has by its default tunnel."""
+    assert enrolment.prefix
+    return str(default_tunnel_address(enrolment.prefix))
 
 
 def answered(node: Node, source: str, service: socket.socket, target: str, times: int = FEW + 16) -> int:
@@ -80,7 +88,7 @@ def test_a_lan_has_as_many_connections_by_ipv6(bounded: World) -> None:
     with datagrams_at(bounded.server, 6) as service, datagrams_at(bounded.server) as other:
         service.bind((SERVER6, GAME))
         other.bind((SERVER, GAME))
-        assert FEW - 5 < answered(bounded.house.node, f"{enrolment.prefix[2]}", service, SERVER6) <= FEW
+        assert FEW - 5 < answered(bounded.house.node, in_lan(enrolment), service, SERVER6) <= FEW
         assert answered(bounded.house.node, berlin, other, SERVER, 20) == 20
 
 
@@ -122,7 +130,7 @@ def test_mail_between_servers_does_not_leave_from_homes_unless_the_settings_open
     enrolment = bounded.enrol("berlin")
     berlin = bounded.house.tunnel(enrolment, 0)
     eventually(lambda: bounded.house.pings(berlin, INSIDE))
-    source, target = (berlin, SERVER) if version == 4 else (f"{enrolment.prefix[2]}", SERVER6)
+    source, target = (berlin, SERVER) if version == 4 else (in_lan(enrolment), SERVER6)
     with listening(bounded.server, target, 25), listening(bounded.server, target, 587):
         bounded.house.connect(source, target, 587).close()
         with pytest.raises(ConnectionRefusedError):
@@ -143,7 +151,7 @@ def test_the_gateways_own_programs_do_not_reach_into_homes_either(bounded: World
     """The converter would connect as anybody who asks it, such as a device of another home."""
     enrolment = bounded.enrol("berlin")
     bounded.house.tunnel(enrolment, 0)
-    device = f"{enrolment.prefix[2]}"
+    device = in_lan(enrolment)
     gate, own = House(bounded.gate), "2001:db8:f::1"
     eventually(lambda: gate.pings(own, device))
     with listening(bounded.house.node, device, 445), listening(bounded.server, SERVER6, 80):
