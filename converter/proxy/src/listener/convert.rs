@@ -192,6 +192,7 @@ fn tlv(error: &DialError) -> ErrorTlv {
         DialError::NoSuchName
         | DialError::NamesFailed
         | DialError::TimedOut
+        | DialError::NoPort
         | DialError::GatewayUnavailable
         | DialError::GatewayFailed
         | DialError::System => ErrorTlv::NetworkFailure { delay: 0 },

@@ -139,8 +139,10 @@ fn code(error: &DialError) -> Code {
         DialError::NoSuchName | DialError::NamesFailed | DialError::TimedOut => Code::HostUnreachable,
         DialError::Reset => Code::ConnectionRefused,
         DialError::Unreachable(_) => Code::NetworkUnreachable,
-        DialError::Exhausted | DialError::GatewayUnavailable | DialError::GatewayFailed | DialError::System => {
-            Code::GeneralFailure
-        }
+        DialError::Exhausted
+        | DialError::NoPort
+        | DialError::GatewayUnavailable
+        | DialError::GatewayFailed
+        | DialError::System => Code::GeneralFailure,
     }
 }

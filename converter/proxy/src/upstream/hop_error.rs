@@ -65,7 +65,7 @@ impl HopError {
     pub fn connecting(error: io::Error) -> Self {
         let why = error.to_string();
         match DialError::from(error) {
-            exhausted @ DialError::Exhausted => Self::Request(exhausted),
+            own @ (DialError::Exhausted | DialError::NoPort) => Self::Request(own),
             _ => Self::Unavailable(why),
         }
     }

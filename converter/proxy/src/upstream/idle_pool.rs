@@ -66,7 +66,7 @@ impl ServerConnection {
     /// Whether it is by way of a converter that is unavailable.
     pub fn is_cut_off(&self) -> bool {
         let hop = self.server.hop.as_ref();
-        hop.is_some_and(|hop| !hop.is_available())
+        hop.is_some_and(|hop| hop.is_lost())
     }
 
     /// When it was established.

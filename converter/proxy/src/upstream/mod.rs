@@ -154,8 +154,10 @@ pub enum DialError {
     Unreachable(IcmpError),
     /// Nobody answered in time.
     TimedOut,
-    /// This machine has no descriptors, ports or memory left.
+    /// This machine has no descriptors or memory left.
     Exhausted,
+    /// It has no ports left towards this server, or next converter.
+    NoPort,
     /// The gateway is unavailable, and nothing else may be tried.
     GatewayUnavailable,
     /// The gateway works, and could not serve this request.
@@ -174,7 +176,7 @@ impl DialError {
             Self::Reset => "refused-by-server",
             Self::Unreachable(_) => "unreachable",
             Self::TimedOut => "timed-out",
-            Self::Exhausted => "exhausted",
+            Self::Exhausted | Self::NoPort => "exhausted",
             Self::GatewayUnavailable => "gateway-unavailable",
             Self::GatewayFailed => "gateway-failed",
             Self::System => "system",
@@ -190,15 +192,8 @@ impl From<io::Error> for DialError {
             Some(libc::ENETUNREACH | libc::EAFNOSUPPORT) => Self::Unreachable(IcmpError::NETWORK),
             Some(libc::EHOSTUNREACH) => Self::Unreachable(IcmpError::HOST),
             Some(libc::ETIMEDOUT) => Self::TimedOut,
-            Some(
-                libc::EMFILE
-                | libc::ENFILE
-                | libc::EADDRINUSE
-                | libc::EADDRNOTAVAIL
-                | libc::ENOMEM
-                | libc::ENOBUFS
-                | libc::EAGAIN,
-            ) => Self::Exhausted,
+            Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL) => Self::NoPort,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN) => Self::Exhausted,
             _ => Self::System,
         }
     }

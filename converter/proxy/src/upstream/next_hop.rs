@@ -6,7 +6,6 @@ use std::os::fd::AsFd as _;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,24 +26,39 @@ use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
 
 const PIECE: usize = 16 << 10;
+/// RFC 8803 section 6.2.8.
+const RESOURCE_EXCEEDED: u8 = 64;
 
 /// The next converter, and its state for all threads.
 #[derive(Debug)]
 pub struct NextHop {
     /// Its address and port.
     pub address: SocketAddr,
-    /// When it may be tried again.
-    retry_at: Mutex<Option<Instant>>,
+    /// Since it last failed, or said that it is full.
+    away: Mutex<Option<Away>>,
     /// When it has answered last.
     heard_at: Mutex<Option<Instant>>,
-    /// Whether it was asked whether it is there, and has said nothing since.
-    is_silent: AtomicBool,
     /// One at a time asks that.
     asking: tokio::sync::Mutex<()>,
     /// The cookie that it expects (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
     /// Adds the destination to SYNs, if configured.
     pub option: Option<Arc<SynOption>>,
+}
+
+/// It gets no requests for a while.
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    until: Instant,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Why {
+    /// Nothing comes from it: what it carries is lost.
+    Silent,
+    /// It wants no more than it has, and goes on with that.
+    Full,
 }
 
 /// A request to the next converter.
@@ -113,9 +127,8 @@ impl NextHop {
     pub fn new(address: SocketAddr, option: Option<Arc<SynOption>>) -> Self {
         Self {
             address,
-            retry_at: Mutex::default(),
+            away: Mutex::default(),
             heard_at: Mutex::default(),
-            is_silent: AtomicBool::new(false),
             asking: tokio::sync::Mutex::default(),
             cookie: Mutex::default(),
             option,
@@ -124,21 +137,29 @@ impl NextHop {
 
     /// Whether it may be tried.
     pub fn is_available(&self) -> bool {
-        self.retry_at.lock().is_none_or(|at| Instant::now() >= at)
+        self.away().is_none()
     }
 
-    /// Marks it unavailable for `retry`.
-    fn mark_down(&self, retry: Duration, why: &str) {
-        let retry_at = Instant::now() + retry;
-        if self.retry_at.lock().replace(retry_at).is_none() {
-            tracing::warn!("gateway {} is unavailable: {why}", self.address);
+    /// Whether nothing will come by the connections that it carries.
+    pub fn is_lost(&self) -> bool {
+        self.away().is_some_and(|away| away.why == Why::Silent)
+    }
+
+    fn away(&self) -> Option<Away> {
+        self.away.lock().filter(|away| Instant::now() < away.until)
+    }
+
+    /// It gets no requests for `retry`.
+    fn mark_down(&self, retry: Duration, why: Why, text: &str) {
+        let until = Instant::now() + retry;
+        if self.away.lock().replace(Away { until, why }).is_none() {
+            tracing::warn!("gateway {} is unavailable: {text}", self.address);
         }
     }
 
     fn mark_up(&self) {
         *self.heard_at.lock() = Some(Instant::now());
-        self.is_silent.store(false, Ordering::Relaxed);
-        if self.retry_at.lock().take().is_some() {
+        if self.away.lock().take().is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
     }
@@ -154,8 +175,7 @@ impl NextHop {
             since = since.max(self.heard_at.lock().unwrap_or(since));
             sleep_until(since + doubt).await;
             let _asking = self.asking.lock().await;
-            // Unavailable alone may mean that it is full, and works on what it has.
-            if self.is_silent.load(Ordering::Relaxed) && !self.is_available() {
+            if self.is_lost() {
                 return;
             }
             if self.heard_at.lock().is_some_and(|at| at.elapsed() < doubt) {
@@ -174,8 +194,7 @@ impl NextHop {
                 }
                 Err(_) => "it does not answer".to_owned(),
             };
-            self.is_silent.store(true, Ordering::Relaxed);
-            self.mark_down(gateway.retry, &why);
+            self.mark_down(gateway.retry, Why::Silent, &why);
         }
     }
 
@@ -271,13 +290,17 @@ impl NextHop {
             }
             HopError::NoAnswer => DialError::TimedOut,
             HopError::Unavailable(why) => {
-                self.mark_down(gateway.retry, &why);
+                self.mark_down(gateway.retry, Why::Silent, &why);
                 DialError::GatewayFailed
             }
             HopError::Busy(delay, code) => {
                 let seconds = delay.as_secs();
                 let why = format!("it wants no requests for {seconds} s (Convert error {code})");
-                self.mark_down(delay, &why);
+                self.mark_down(delay, Why::Full, &why);
+                // Before it has read anything behind the request.
+                if code == RESOURCE_EXCEEDED {
+                    return Unserved::Elsewhere;
+                }
                 DialError::GatewayFailed
             }
         };

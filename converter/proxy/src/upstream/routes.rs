@@ -51,8 +51,11 @@ impl NextHops {
             (true, Some(option)) => Some(option),
             (true, None) => Some(Arc::new(SynOption::start()?)),
         };
+        // What the SYNs have may be another thing; all else is known as before.
+        let same = old.filter(|old| old.option.is_some() == option.is_some());
         let mut hops = Self {
             option,
+            known: Mutex::new(same.map(|old| old.known.lock().clone()).unwrap_or_default()),
             ..Self::default()
         };
         let gateway_alone = |address| [hops.hop_by_hop(address)].into();
@@ -308,6 +311,14 @@ mod tests {
             }
         });
         assert!(Arc::ptr_eq(near, far));
+    }
+
+    #[test]
+    fn what_is_known_of_a_converter_outlives_a_reload() {
+        let before = hops();
+        let address = "192.0.2.1:3129".parse().expect("one");
+        let after = hops_of(ROUTES, Some(&before));
+        assert!(Arc::ptr_eq(&before.hop(address), &after.hop(address)));
     }
 
     #[test]

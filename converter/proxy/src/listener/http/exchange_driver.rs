@@ -79,10 +79,11 @@ pub async fn drive_exchange(
             if server_is_broken && !driver.exchange.reads_server() {
                 driver.happened(Event::Server(Input::Reset))?;
             }
-            let nothing_will_come = driver.exchange.may_go_elsewhere()
-                && unavailable
-                    .as_mut()
-                    .is_some_and(|unavailable| unavailable.as_mut().poll(cx).is_ready());
+            // Once there is a response it is asked no more, and must not keep others from asking.
+            unavailable.take_if(|_| !driver.exchange.may_go_elsewhere());
+            let nothing_will_come = unavailable
+                .as_mut()
+                .is_some_and(|unavailable| unavailable.as_mut().poll(cx).is_ready());
             if nothing_will_come {
                 driver.happened(Event::ServerUnavailable)?;
             }

@@ -325,7 +325,7 @@ pub async fn refuse_dial(conn: Box<Conn>, error: &DialError, to_head: bool, targ
         DialError::Reset => Refused::new(502, "the server refuses the connection"),
         DialError::Unreachable(_) => Refused::new(502, "the server cannot be reached"),
         DialError::TimedOut => Refused::new(504, "the server did not answer in time"),
-        DialError::Exhausted => Refused::new(503, "out of descriptors, ports or memory"),
+        DialError::Exhausted | DialError::NoPort => Refused::new(503, "out of descriptors, ports or memory"),
         DialError::GatewayUnavailable => Refused::new(502, "the gateway is unavailable"),
         DialError::GatewayFailed => Refused::new(502, "the gateway could not serve this request"),
         DialError::System => Refused::new(502, "the connection to the server failed"),
