@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::buffers::Memory;
 use super::pipe::{Early, Pipe, PipeState, Side, pipes};
-use super::stream::{IdleTimer, acknowledged};
+use super::stream::{Deadline, acknowledged};
 use crate::io::conn::Conn;
 use crate::observe::RelayResult;
 use crate::offload::{Offloader, Pair};
@@ -143,7 +143,7 @@ pub async fn relay_until<T>(
     let mut client_broke = pin!(up.source().ready(Interest::ERROR));
     let mut server_broke = pin!(down.source().ready(Interest::ERROR));
     let (mut client_is_broken, mut server_is_broken) = (false, false);
-    let mut idle_timer = IdleTimer::default();
+    let mut moved_at = Instant::now();
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
         let up_state = up.poll(cx);
@@ -178,7 +178,7 @@ pub async fn relay_until<T>(
         }
         let is_broken = client_is_broken || server_is_broken;
         if is_broken != was_broken || before != (up.moved(), down.moved()) {
-            idle_timer.restart();
+            moved_at = Instant::now();
         }
         let mut limit = context.idle;
         if is_broken {
@@ -190,7 +190,7 @@ pub async fn relay_until<T>(
                 context.keep_subflows(up.source());
             }
         }
-        let silent = idle_timer.poll_after(cx, limit);
+        let silent = context.timer.borrow_mut().poll_until(cx, moved_at + limit);
         silent.map(|()| {
             Relayed::Finished(match (client_is_broken, server_is_broken) {
                 (true, _) => RelayResult::ClientReset,
@@ -220,6 +220,8 @@ fn verdict(up: PipeState, down: PipeState) -> Option<RelayResult> {
 pub struct RelayContext<'a> {
     /// For bytes on their way.
     pub memory: Memory<'a>,
+    /// The client's.
+    pub timer: &'a RefCell<Deadline>,
     /// Without a byte in either direction.
     pub idle: Duration,
     /// The same, once one side has ended.
@@ -242,6 +244,7 @@ impl<'a> RelayContext<'a> {
                 budget: conn.permit.budget(),
                 buffer: conn.config.limits.buffer,
             },
+            timer: &conn.stream.timer,
             idle: conn.config.timeouts.idle,
             half_closed: conn.config.timeouts.half_closed,
             up: &conn.stats().up,
@@ -315,13 +318,14 @@ mod tests {
         budget: &'a Budget,
         [up, down]: [&'a AtomicU64; 2],
         [idle, half_closed]: [Duration; 2],
-        at_half: &'a RefCell<Vec<Subflow>>,
+        (timer, at_half): &'a (RefCell<Deadline>, RefCell<Vec<Subflow>>),
     ) -> RelayContext<'a> {
         RelayContext {
             memory: Memory {
                 budget,
                 buffer: 64 << 10,
             },
+            timer,
             idle,
             half_closed,
             up,
@@ -358,9 +362,9 @@ mod tests {
                 thread::spawn(move || client(client_end)),
                 thread::spawn(move || server(server_end)),
             ];
-            let at_half = RefCell::default();
+            let own = (RefCell::default(), RefCell::default());
             let limits = [Duration::from_millis(500), Duration::from_millis(200)];
-            let context = context(&budget, [&up, &down], limits, &at_half);
+            let context = context(&budget, [&up, &down], limits, &own);
             let (near, far) = (near.into_tokio(), far.into_tokio());
             let mut pipes = between((&near, early.0), (&far, early.1), &context);
             let ended = relay_pipes(&mut pipes, &context).await;
@@ -386,9 +390,9 @@ mod tests {
         loopback::block_on(async {
             let ((mut client, near), (mut server, far)) = (loopback::pair(), loopback::pair());
             let (near, far) = (near.into_tokio(), far.into_tokio());
-            let at_half = RefCell::default();
+            let own = (RefCell::default(), RefCell::default());
             let limits = [Duration::from_secs(10), Duration::from_secs(10)];
-            let context = context(&budget, [&up, &down], limits, &at_half);
+            let context = context(&budget, [&up, &down], limits, &own);
             client.write_all(b"asks").expect("taken");
             let flushed = Cell::new(false);
             let stop = poll_fn(|_| {
@@ -450,9 +454,9 @@ mod tests {
                 socket2::SockRef::from(&*peer).send_out_of_band(b"X").expect("taken");
                 peer.write_all(b"def").expect("taken");
             }
-            let at_half = RefCell::default();
+            let own = (RefCell::default(), RefCell::default());
             let limits = [Duration::from_secs(10), Duration::from_secs(10)];
-            let context = context(&budget, [&up, &down], limits, &at_half);
+            let context = context(&budget, [&up, &down], limits, &own);
             let flushed = Cell::new(false);
             let all_is_through = poll_fn(|_| {
                 if up.load(Ordering::Relaxed) == 7 && down.load(Ordering::Relaxed) == 7 {
@@ -585,9 +589,9 @@ mod tests {
         budget: &Budget,
     ) -> Option<[TcpStream; 2]> {
         let (up, down) = (AtomicU64::default(), AtomicU64::default());
-        let at_half = RefCell::default();
+        let own = (RefCell::default(), RefCell::default());
         let limits = [Duration::from_secs(10), Duration::from_secs(10)];
-        let context = context(budget, [&up, &down], limits, &at_half);
+        let context = context(budget, [&up, &down], limits, &own);
         let sides = [&client, &server].map(|(stream, in_frames)| Side {
             stream,
             early: Early {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tributary_sys::unacknowledged;
 
 use super::buffers::with_scratch;
@@ -30,8 +30,8 @@ const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from
 pub struct ResetOnDrop {
     tcp: TcpStream,
     disarmed: bool,
-    /// For reads.
-    read_deadline: RefCell<Deadline>,
+    /// Of whoever waits for something that this connection needs: one at a time.
+    pub timer: RefCell<Deadline>,
 }
 
 impl ResetOnDrop {
@@ -40,7 +40,7 @@ impl ResetOnDrop {
         Self {
             tcp,
             disarmed: false,
-            read_deadline: RefCell::default(),
+            timer: RefCell::default(),
         }
     }
 
@@ -55,8 +55,8 @@ impl ResetOnDrop {
         poll_fn(|cx| {
             loop {
                 if self.tcp.poll_read_ready(cx)?.is_pending() {
-                    let late = deadline
-                        .is_some_and(|deadline| self.read_deadline.borrow_mut().poll_until(cx, deadline).is_ready());
+                    let late =
+                        deadline.is_some_and(|deadline| self.timer.borrow_mut().poll_until(cx, deadline).is_ready());
                     return if late {
                         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
                     } else {
@@ -87,7 +87,7 @@ impl ResetOnDrop {
             match self.tcp.try_write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    by(deadline, self.tcp.writable()).await?;
+                    self.by(deadline, self.tcp.writable()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -106,10 +106,29 @@ impl ResetOnDrop {
         loop {
             let ignored = poll_fn(|cx| poll_read(&self.tcp, cx, PIECE, <[u8]>::len));
             let deadline = end.min(Instant::now() + LINGER);
-            match timeout_at(deadline, ignored).await {
-                Ok(Ok(count)) if count > 0 => {}
+            match self.by(Some(deadline), ignored).await {
+                Ok(count) if count > 0 => {}
                 _ => return,
             }
+        }
+    }
+
+    /// Does `action`, until the deadline: `None` then. By this connection's own timer, which takes less than to set another.
+    pub async fn until<T>(&self, deadline: Instant, mut action: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        poll_fn(|cx| match action.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.timer.borrow_mut().poll_until(cx, deadline).map(|()| None),
+        })
+        .await
+    }
+
+    async fn by<T>(&self, deadline: Option<Instant>, action: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        match deadline {
+            Some(deadline) => self
+                .until(deadline, pin!(action))
+                .await
+                .ok_or(io::ErrorKind::TimedOut)?,
+            None => action.await,
         }
     }
 
@@ -136,15 +155,6 @@ impl ResetOnDrop {
     pub fn poll_disturbed(&self, cx: &mut Context<'_>) -> Poll<()> {
         while ready!(self.tcp.poll_read_ready(cx)).is_ok() && self.is_quiet() {}
         Poll::Ready(())
-    }
-}
-
-async fn by<T>(deadline: Option<Instant>, action: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match deadline {
-        Some(deadline) => timeout_at(deadline, action)
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?,
-        None => action.await,
     }
 }
 
@@ -246,35 +256,6 @@ pub fn wakes(waker: Option<&Waker>, cx: &Context<'_>) -> bool {
     waker.is_some_and(|waker| waker.will_wake(cx.waker()))
 }
 
-/// The time since something moved.
-#[derive(Debug)]
-pub struct IdleTimer {
-    since: Instant,
-    deadline: Deadline,
-}
-
-impl Default for IdleTimer {
-    /// It begins now.
-    fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            deadline: Deadline::default(),
-        }
-    }
-}
-
-impl IdleTimer {
-    /// Something moved.
-    pub fn restart(&mut self) {
-        self.since = Instant::now();
-    }
-
-    /// Ready when nothing moved for `time`.
-    pub fn poll_after(&mut self, cx: &mut Context<'_>, time: Duration) -> Poll<()> {
-        self.deadline.poll_until(cx, self.since + time)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -282,6 +263,7 @@ mod tests {
     use std::thread;
 
     use tokio::task::consume_budget;
+    use tokio::time::timeout_at;
 
     use super::*;
     use crate::io::loopback;

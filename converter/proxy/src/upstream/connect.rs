@@ -1,8 +1,8 @@
 //! From a client's request to the connection that serves it.
 
-use std::pin::Pin;
-use std::time::Instant;
+use std::pin::{Pin, pin};
 
+use tokio::time::Instant;
 use tributary_proto::http::Authority;
 use tributary_proto::proxy_protocol;
 
@@ -55,7 +55,9 @@ async fn dial(
     } else if is_source_routed || conn.listener.listen.via_gateway {
         dialer.dial_via_gateway(target, options, early, config).await
     } else {
-        dialer.dial(target, options, early, config).await
+        let dialled = pin!(dialer.dial(target, options, early, config));
+        let in_time = conn.stream.until(since + config.timeouts.connect, dialled).await;
+        in_time.unwrap_or(Err(DialError::TimedOut))
     }?;
     if upstream.kept.as_ref().is_some_and(|kept| kept.has_served) {
         conn.metrics().reused_upstreams.inc();
@@ -64,7 +66,7 @@ async fn dial(
     conn.metrics().dial_seconds.observe(seconds);
     if has_proxy_header {
         let header = proxy_protocol::header(conn.client, upstream.address);
-        let deadline = tokio::time::Instant::now() + config.timeouts.connect;
+        let deadline = Instant::now() + config.timeouts.connect;
         upstream.stream.send(&header, Some(deadline)).await?;
     }
     // No early data means that none was sent: later bytes must not be taken for it.

@@ -69,7 +69,8 @@ impl Dialer {
         self.fd_pool.one()
     }
 
-    /// Connects to `target`. `early` was read from the client before. `config` has the allowed targets and the timeout.
+    /// Connects to `target`, without a timeout of its own. `early` was read from the client before. `config` has the allowed
+    /// targets.
     pub async fn dial(
         &self,
         target: &Authority,
@@ -77,30 +78,25 @@ impl Dialer {
         early: &[u8],
         config: &Config,
     ) -> Result<Upstream, DialError> {
-        let attempt = async {
-            // It may travel in the SYN to one alone: no two servers shall do what it asks for.
-            let settings = &config.upstream;
-            if let Some(address) = target.address() {
-                let address = self.check(address, options.source, false, config)?;
-                return begin_once_free(address, &options, early, config).await?.end().await;
-            }
-            let mut addresses = Addresses::of(self, target, &options, config).await;
-            let Some(first) = addresses.next().await else {
-                return Err(addresses.error());
-            };
-            if addresses.is_last() {
-                return connect(first, &options, early, settings).await;
-            }
-            let mut first = Some(first);
-            let next = async || match first.take() {
-                Some(first) => Some(first),
-                None => addresses.next().await,
-            };
-            self.connect_to_one(next, options, settings).await
+        // It may travel in the SYN to one alone: no two servers shall do what it asks for.
+        let settings = &config.upstream;
+        if let Some(address) = target.address() {
+            let address = self.check(address, options.source, false, config)?;
+            return begin_once_free(address, &options, early, config).await?.end().await;
+        }
+        let mut addresses = Addresses::of(self, target, &options, config).await;
+        let Some(first) = addresses.next().await else {
+            return Err(addresses.error());
         };
-        timeout(config.timeouts.connect, attempt)
-            .await
-            .unwrap_or(Err(DialError::TimedOut))
+        if addresses.is_last() {
+            return connect(first, &options, early, settings).await;
+        }
+        let mut first = Some(first);
+        let next = async || match first.take() {
+            Some(first) => Some(first),
+            None => addresses.next().await,
+        };
+        self.connect_to_one(next, options, settings).await
     }
 
     /// Starts a connection to `server` without waiting: with `via_gateway` to the next converter, if its route has one that

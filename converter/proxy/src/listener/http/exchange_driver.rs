@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
+use tokio::time::Instant;
 use tributary_proto::http::Refused;
 use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Fault, Input};
 
@@ -15,7 +16,7 @@ use crate::io::buffers::BufferedWriter;
 use crate::io::conn::Conn;
 use crate::io::pipe::TURNS;
 use crate::io::relay::RelayContext;
-use crate::io::stream::{IdleTimer, ResetOnDrop, acknowledged, poll_read};
+use crate::io::stream::{ResetOnDrop, acknowledged, poll_read};
 use crate::listener::PIECE;
 use crate::upstream::ServerConnection;
 
@@ -51,8 +52,7 @@ pub async fn drive_exchange(
     // In boxes, made when they are asked: hardly any exchange comes to that.
     let (mut client_broke, mut server_broke) = (None, None);
     let mut server_is_broken = false;
-    let idle = &mut client_buffer.idle;
-    idle.restart();
+    let mut moved_at = Instant::now();
     let ending = poll_fn(|cx| {
         let before = (driver.moved(), server_is_broken);
         let mut turn = || {
@@ -93,7 +93,7 @@ pub async fn drive_exchange(
             return Poll::Ready(ending);
         }
         if (driver.moved(), server_is_broken) != before {
-            idle.restart();
+            moved_at = Instant::now();
         }
         let awaits_reset = server_is_broken && driver.exchange.reads_server();
         let limit = if awaits_reset {
@@ -101,7 +101,7 @@ pub async fn drive_exchange(
         } else {
             context.idle
         };
-        ready!(idle.poll_after(cx, limit));
+        ready!(context.timer.borrow_mut().poll_until(cx, moved_at + limit));
         Poll::Ready(driver.silence(awaits_reset))
     })
     .await;
@@ -110,7 +110,7 @@ pub async fn drive_exchange(
         ..
     } = ending
     {
-        driver.deliver(idle).await;
+        driver.deliver(moved_at).await;
     }
     ending
 }
@@ -371,7 +371,7 @@ impl ExchangeDriver<'_, '_> {
     }
 
     /// Gives the client what came before the server's reset, which is passed on to it behind that and would discard it.
-    async fn deliver(&mut self, idle: &mut IdleTimer) {
+    async fn deliver(&mut self, mut moved_at: Instant) {
         let limit = self.context.half_closed;
         let flushed = poll_fn(|cx| {
             let before = self.down.moved();
@@ -379,9 +379,10 @@ impl ExchangeDriver<'_, '_> {
                 return Poll::Ready(flushed.is_ok());
             }
             if self.down.moved() != before {
-                idle.restart();
+                moved_at = Instant::now();
             }
-            idle.poll_after(cx, limit).map(|()| false)
+            let timer = &mut *self.context.timer.borrow_mut();
+            timer.poll_until(cx, moved_at + limit).map(|()| false)
         });
         if flushed.await {
             acknowledged(self.client, limit).await;

@@ -16,7 +16,6 @@ use tributary_proto::http::{Authority, HeadReader, Method, Refused, Request, Req
 use super::PIECE;
 use crate::io::conn::{Conn, DrainNotice};
 use crate::io::relay;
-use crate::io::stream::IdleTimer;
 use crate::observe::Summary;
 use crate::policy::admission::NotAdmitted;
 use crate::upstream::{DialError, DialOptions, IdleUpstream, ServerConnection, connect};
@@ -194,8 +193,6 @@ pub struct ClientBuffer {
     pub inbox: Vec<u8>,
     /// Reads the heads in it.
     pub reader: HeadReader,
-    /// For exchanges.
-    pub idle: IdleTimer,
 }
 
 impl ClientBuffer {
