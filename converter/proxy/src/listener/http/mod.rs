@@ -21,8 +21,16 @@ use crate::policy::admission::NotAdmitted;
 use crate::upstream::{DialError, DialOptions, IdleUpstream, ServerConnection, connect};
 pub(super) use exchange::{AfterExchange, exchange};
 
-/// Serves one client.
-pub async fn serve(mut conn: Box<Conn>) {
+/// Serves one client. In boxes: a tunnel lasts, and keeps no room for the requests before it.
+pub async fn serve(conn: Box<Conn>) {
+    if let Some((conn, authority, early)) = Box::pin(serve_requests(conn)).await {
+        Box::pin(tunnel(conn, &authority, early, ESTABLISHED, Some(200))).await;
+    }
+}
+
+/// Answers requests until the client's connection is over. `None`, or the server to which it asks for a tunnel, and what came
+/// behind that.
+async fn serve_requests(mut conn: Box<Conn>) -> Option<(Box<Conn>, Authority, Vec<u8>)> {
     let mut client_buffer = ClientBuffer::default();
     let mut idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut deadline = Some(Instant::now() + conn.config.timeouts.request);
@@ -37,33 +45,32 @@ pub async fn serve(mut conn: Box<Conn>) {
                 client_buffer.consume(head);
                 request
             }
-            Next::End => return conn.finish_gracefully(),
+            Next::End => {
+                conn.finish_gracefully();
+                return None;
+            }
             Next::Refused(refused) => {
                 client_buffer.discard(&conn);
-                return Box::pin(refuse(conn, refused, "", Clock::now())).await;
+                Box::pin(refuse(conn, refused, "", Clock::now())).await;
+                return None;
             }
         };
         if request.is_for_proxy() {
-            match Box::pin(answer_options(conn, &request)).await {
-                Some(client) => conn = client,
-                None => return,
-            }
+            conn = Box::pin(answer_options(conn, &request)).await?;
             continue;
         }
-        if let RequestTarget::Connect(authority) = &request.target {
-            let authority = authority.clone();
-            // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
-            drop(request);
-            drop(idle_upstream);
-            let tunnel = tunnel(conn, &authority, client_buffer.inbox, ESTABLISHED, Some(200));
-            return Box::pin(tunnel).await;
+        if let RequestTarget::Connect(authority) = request.target {
+            return Some((conn, authority, client_buffer.inbox));
         }
         let since = Clock::now();
         // In boxes, as all that is rare or long: a client that asks for nothing takes little memory.
         let exchange = exchange(&conn, &mut client_buffer, &mut idle_upstream, &request, None, since);
         match Box::pin(exchange).await {
             AfterExchange::KeepAlive => {}
-            left => return Box::pin(end(conn, client_buffer, request, left, since)).await,
+            left => {
+                Box::pin(end(conn, client_buffer, request, left, since)).await;
+                return None;
+            }
         }
     }
 }
