@@ -143,7 +143,8 @@ fn listed(address: IpAddr, allow: &[IpNet]) -> Verdict {
 
 /// The IPv4 address that a packet to this IPv6 address may end at.
 pub fn embedded_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
-    ranges().of(address)?.embedded_ipv4(address)
+    let six = Some(address).filter(IpAddr::is_ipv6)?;
+    ranges().of(six)?.embedded_ipv4(six)
 }
 
 fn contains(nets: &[IpNet], address: IpAddr) -> bool {

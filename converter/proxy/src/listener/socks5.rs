@@ -112,7 +112,7 @@ async fn connect(mut conn: Box<Conn>, request: Request, early: Vec<u8>, since: C
         host: request.host,
         port: request.port,
     };
-    let name = target.to_string();
+    let name = target.text();
     let dialled = upstream::connect(&conn, &target, &name, DialOptions::for_relay(), &early);
     match dialled.await {
         Ok(upstream) => {

@@ -1,6 +1,7 @@
 //! A worker thread, which accepts and serves connections. Every thread waits on every listener: an idle one accepts.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::net::{SocketAddr, TcpListener};
@@ -220,7 +221,7 @@ impl AcceptLoop {
 async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Acceptor>>>) {
     let inherits = sockets::accepts_urgent_data_inline(&listener);
     loop {
-        let accepted = listener.accept().await;
+        let accepted = poll_fn(|cx| listener.poll_accept(cx)).await;
         let acceptor = Rc::clone(&acceptor.borrow());
         match accepted {
             Ok((stream, client)) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::Socket;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -322,8 +323,9 @@ impl Attempt {
     /// Waits for the server's answer without a timeout of its own.
     pub async fn end(self) -> Result<Upstream, DialError> {
         let stream = TcpStream::from_std(self.socket.into())?;
-        stream.writable().await?;
-        if let Some(error) = stream.take_error()? {
+        // One that failed takes no writes (epoll(7): EPOLLERR and EPOLLHUP).
+        let failed = stream.ready(Interest::WRITABLE).await?.is_write_closed();
+        if let Some(error) = failed.then(|| stream.take_error()).transpose()?.flatten() {
             let unreachable = self.icmp.and_then(|_| IcmpWatch::error(&stream));
             return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
         }

@@ -60,7 +60,7 @@ pub async fn exchange(
             conn.metrics().reused_upstreams.inc();
             Rc::clone(&server.name)
         }
-        None => authority.to_string().into(),
+        None => authority.text().into(),
     };
     loop {
         let is_kept = reused.is_some();

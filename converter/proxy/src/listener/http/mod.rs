@@ -167,7 +167,7 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// already.
 pub async fn tunnel(mut conn: Box<Conn>, authority: &Authority, early: Vec<u8>, reply: &[u8], status: Option<u16>) {
     let since = Clock::now();
-    let name = authority.to_string();
+    let name = authority.text();
     conn.permit.reserve(early.len());
     match connect(&conn, authority, &name, DialOptions::for_relay(), &early).await {
         Ok(upstream) => {
