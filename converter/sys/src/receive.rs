@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 /// Also the type of the control message.
 pub(crate) const TCP_INQ: i32 = 36; // include/uapi/linux/tcp.h
 
-/// Reads once; with how many bytes are there behind those, where the socket tells (`TCP_INQ`).
+/// Reads once; with how many bytes are there behind those, where the socket tells (`TCP_INQ`). Past glibc's function, in
+/// which a thread may be cancelled.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let mut control = [0_u64; 4]; // aligned for cmsghdr
     let mut part = libc::iovec {
@@ -20,7 +21,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     // SAFETY: `message` points to `part`, that to `buffer`, and to `control`; all outlive the call.
-    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let count = unsafe { libc::syscall(libc::SYS_recvmsg, socket.as_raw_fd(), &raw mut message, 0) };
     let Ok(count) = usize::try_from(count) else {
         return Err(io::Error::last_os_error());
     };

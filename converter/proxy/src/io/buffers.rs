@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 
+use crate::kernel::sockets;
+
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -209,7 +211,7 @@ impl<'a> BufferedWriter<'a> {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.to.try_write(rest) {
+            match sockets::write(self.to, rest) {
                 Ok(count) => {
                     self.count(count);
                     rest = &rest[count..];
@@ -241,7 +243,7 @@ impl<'a> BufferedWriter<'a> {
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.backlog.is_empty() {
             ready!(self.to.poll_write_ready(cx))?;
-            match self.to.try_write(self.backlog.bytes()) {
+            match sockets::write(self.to, self.backlog.bytes()) {
                 Ok(count) => {
                     self.backlog.take(count);
                     self.count(count);

@@ -84,7 +84,7 @@ impl ResetOnDrop {
     pub async fn send(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.tcp.try_write(rest) {
+            match sockets::write(&self.tcp, rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.by(deadline, self.tcp.writable()).await?;

@@ -208,6 +208,13 @@ pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
+/// Writes once; `WouldBlock` when the socket is full. By rustix: glibc's send(2), where threads may be cancelled, takes twice as
+/// long to get to the kernel.
+pub fn write(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let write = || Ok(rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL)?);
+    stream.try_io(Interest::WRITABLE, write)
+}
+
 /// Reads once what is there, though the event loop may not know yet that it is: it is asked nothing. `WouldBlock` when the
 /// socket is empty.
 pub fn read_what_is_there(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
