@@ -178,9 +178,15 @@ fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
 
 fn refused(error: io::Error) -> io::Result<RouteKind> {
     match error.raw_os_error() {
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => Ok(RouteKind::Unreachable),
-        // The kernel has no such family (net/core/rtnetlink.c, rtnetlink_rcv_msg): ipv6.disable=1.
-        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Ok(RouteKind::Unreachable),
+        // The last two: the kernel has no such family (net/core/rtnetlink.c, rtnetlink_rcv_msg): ipv6.disable=1.
+        Some(
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::EACCES
+            | libc::EINVAL
+            | libc::EAFNOSUPPORT
+            | libc::EOPNOTSUPP,
+        ) => Ok(RouteKind::Unreachable),
         _ => Err(error),
     }
 }
