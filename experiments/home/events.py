@@ -75,7 +75,8 @@ def wander(home: Household, link: Link, changes: int, every: float) -> Wandered:
 
 def revoke(home: Household) -> float:
     """The gateway shuts the router out, and lets it in again: the seconds in which a call still passed."""
-    file = home.network.directory / "gateway/routers" / f"{ROUTER}.toml"
+    state = home.network.directory / "gateway"
+    file = state / "routers" / f"{ROUTER}.toml"
     kept = file.read_text()
     with calling(home.network.device) as call:
         begun = time.monotonic()
@@ -83,6 +84,7 @@ def revoke(home: Household) -> float:
         time.sleep(_AFTER)
         heard = call()
     file.write_text(kept)
+    (state / "revoked.json").unlink()  # else its keys stay out
     since = time.time()
     home.gateway.command("sync")
     # The gateway has forgotten all keys, and WireGuard makes new ones 15 s after data without an answer.

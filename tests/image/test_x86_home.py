@@ -231,5 +231,6 @@ def test_a_router_that_is_revoked_is_out_within_five_seconds(home: Home) -> None
         eventually(lambda: not (status := home.status()) or not status["gateway"]["answers"], SOON)
         heard = call()
     assert heard.last_by(GATEWAY) - revoked < 5
+    home.gateway.run("sudo rm /var/lib/tributary/gateway/revoked.json")
     home.gateway.run(f"sudo cp --preserve=mode /root/kept {file} && sudo tributary-gateway sync")
     home.wait_until_whole()
