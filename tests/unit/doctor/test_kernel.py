@@ -1,11 +1,15 @@
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from doctor import kernel
 from doctor.kernel import PROBES, Probe, examine
+from tributary.kernel.process import TimedOut
 from tributary.paths import ROOT
+from tributary.settings.errors import Exit
 
 FRAGMENTS = sorted((ROOT / "kernel-config").glob("*.config"))
 
@@ -38,6 +42,19 @@ def test_a_missing_feature_is_named_with_what_becomes_of_the_appliance(
     assert finding.state.value == state
     assert finding.message == "no warp drive: it is slow"
     assert "kernel-config/htb.config" in finding.advice
+
+
+def test_a_feature_whose_trial_does_not_end_is_not_known_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load a module may take long to load."""
+
+    def slow(command: Sequence[str], timeout: float) -> CompletedProcess[str]:
+        if command[-1] != "true":
+            raise TimedOut(Exit.SYSTEM, f"did not end in {timeout:g} s")
+        return CompletedProcess(command, 0)
+
+    monkeypatch.setattr(kernel, "run", slow)
+    (finding,) = examine([Probe("htb", "warp drive", "false", "it is slow")])
+    assert (finding.state.value, finding.message) == ("unknown", "warp drive: trying it took over 60 s")
 
 
 def test_where_no_namespace_can_be_made_nothing_is_known_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
