@@ -61,9 +61,9 @@ def dechunked(connection: socket.socket) -> bytes:
             return data
 
 
-def take_request(connection: socket.socket) -> None:
-    """A message of RFC 8803 section 6.1."""
-    take(connection, 4 * take(connection, 4)[1] - 4)
+def take_request(connection: socket.socket) -> bytes:
+    """The TLVs of a message of RFC 8803 section 6.1."""
+    return take(connection, 4 * take(connection, 4)[1] - 4)
 
 
 # --- Services ---

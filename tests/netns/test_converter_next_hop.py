@@ -1,22 +1,45 @@
 """What a native converter takes from the next one: which failures are those of one request, and when it is away."""
 
+import signal
 import socket
 import struct
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Event
 
 import pytest
 
-from tests.netns.connections import passes, read_all, reset, take
-from tests.netns.converter_clients import ALL_KINDS, FORBIDDEN, TIMED_OUT, convert_message
+from tests.netns.connections import passes, read_all, reset, take, take_head
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    FORBIDDEN,
+    TIMED_OUT,
+    convert_connect,
+    convert_message,
+    convert_reply,
+    request,
+)
 from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, node, route, via
 from tests.netns.converter_process import SERVER
-from tests.netns.converter_services import SERVED, SERVICE, Handler, echo, greet, take_request
+from tests.netns.converter_services import (
+    SERVED,
+    SERVICE,
+    Handler,
+    answer,
+    echo,
+    fetch,
+    greet,
+    path_of,
+    respond,
+    take_request,
+)
 from tests.netns.converter_world import Service, World
 from tests.netns.world import eventually, sysctl
 
 DENIED = "203.0.113.77"
 REFUSE = 'fallback = "refuse"'
+EARLY = b"one and no other"
 
 
 @ALL_KINDS
@@ -162,6 +185,119 @@ def test_a_next_converter_that_is_full_is_got_round(conv: World, limit: str, sec
         assert behind.served() == ["ok"]
 
 
+def test_a_full_converter_goes_on_with_what_it_carries_and_gets_no_requests_for_the_time_that_it_names(
+    conv: World,
+) -> None:
+    """Also with a request that waits so long that the converter is asked whether it is there."""
+
+    def numbered(connection: socket.socket) -> None:
+        number = len(service.connections)
+        while True:
+            path = path_of(take_head(connection))
+            time.sleep(1.5 if path == b"/slow" else 0)
+            respond(connection, b"%s %d" % (path, number))
+
+    with (
+        node(conv, "first", tables="[limits]\nconnections = 1\n") as behind,
+        conv.converter(via(NODES["first"], 'timeout = "600ms"')) as converter,
+        conv.serving(numbered) as service,
+        conv.proxy("absolute") as old,
+        conv.proxy("absolute") as new,
+    ):
+        assert fetch(old, service.port, "/first")[1] == b"/first 1"
+        assert fetch(new, service.port, "/directly")[1] == b"/directly 2"
+        assert "no requests for 5 s (Convert error 64)" in converter.log
+        assert fetch(old, service.port, "/slow")[1] == b"/slow 1"
+        assert fetch(old, service.port, "/last")[1] == b"/last 1"
+        assert "is back" not in converter.log
+        old.close()
+        eventually(lambda: behind.served() == ["ok"])
+
+
+@pytest.mark.parametrize("kind", ["connect", "convert", "tproxy"])
+def test_what_came_early_goes_directly_where_the_next_converter_is_full(conv: World, kind: str) -> None:
+    with (
+        node(conv, "first", tables="[limits]\nconnections = 1\n") as behind,
+        conv.converter(via(NODES["first"])) as converter,
+        conv.serving(echo) as service,
+        conv.opened("connect", SERVER, service.port) as old,
+    ):
+        assert passes(old, old)
+        if kind == "tproxy":
+            # What is here when the client is accepted came early.
+            converter.popen.send_signal(signal.SIGSTOP)
+        with conv.opened(kind, SERVER, service.port, early=EARLY) as new:
+            converter.popen.send_signal(signal.SIGCONT)
+            assert take(new, len(EARLY)) == EARLY
+        assert "no requests for 5 s (Convert error 64)" in converter.log
+        assert behind.served() == []
+
+
+@contextmanager
+def without_ports(conv: World, port: int) -> Iterator[None]:
+    """The first of NODES, and whoever is on its machine, has none left towards this port of SERVER."""
+    conv.intercept("")
+    host, at = NODES["first"].rsplit(":", 1)
+    with sysctl(conv.gateway, net__ipv4__ip_local_port_range="40000 40007"), ExitStack() as stack:
+        for _ in range(8):
+            client = stack.enter_context(conv.connect(host, int(at)))
+            client.sendall(convert_message(convert_connect(SERVER, port)))
+            assert convert_reply(client) == b""
+            assert take(client, 5) == b"hello"
+        yield
+
+
+def test_a_converter_without_ports_towards_one_server_is_asked_for_others(conv: World) -> None:
+    with (
+        node(conv, "first") as behind,
+        conv.converter(via(NODES["first"])) as converter,
+        conv.serving(greet) as crowded,
+        conv.serving(greet) as other,
+    ):
+        with without_ports(conv, crowded.port):
+            for kind in ("connect", "socks5", "convert"):
+                assert conv.hears(kind, SERVER, crowded.port) == TIMED_OUT[kind]
+                assert conv.hears(kind, SERVER, other.port) == "hello"
+        eventually(lambda: len(behind.served()) == 14)
+        assert sorted(behind.served()) == ["exhausted"] * 3 + ["ok"] * 11
+        assert "is unavailable" not in converter.log
+
+
+INFO = 1
+"""A TLV that asks for nothing but an answer (RFC 8803 section 6.2.3)."""
+
+
+def test_a_response_that_has_begun_keeps_no_other_request_from_a_way_that_works(conv: World) -> None:
+    """Two wait by way of a converter that hangs as soon as it has passed on the first bytes for the one."""
+    is_asked = Event()
+
+    def hanging(connection: socket.socket) -> None:
+        if take_request(connection)[0] == INFO:
+            is_asked.set()
+        else:
+            connection.sendall(ESTABLISHED)
+            while (path := path_of(take_head(connection))) == b"/":
+                respond(connection, b"by way of it")
+            if path == b"/begins":
+                is_asked.wait(10)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        connection.recv(1)
+
+    with (
+        conv.serving(hanging) as behind,
+        conv.converter(by(behind, 'timeout = "900ms"')) as converter,
+        conv.serving(answer) as service,
+        conv.proxy("absolute") as one,
+        conv.proxy("absolute") as other,
+    ):
+        for client in (one, other):
+            assert fetch(client, service.port)[1] == b"by way of it"
+        one.sendall(request("absolute", SERVER, service.port, "/begins"))
+        take_head(one)
+        assert fetch(other, service.port, "/waits")[1] == b"hi"
+        assert "is unavailable: it does not answer" in converter.log
+
+
 def test_a_machine_without_ports_or_descriptors_left_does_not_take_the_next_converter_for_away(conv: World) -> None:
     """Local exhaustion is told to those whom it hits, and is over as soon as it is."""
     with conv.serving(in_turn()) as behind, conv.converter(by(behind)) as converter:
@@ -187,9 +323,6 @@ def test_a_machine_without_ports_or_descriptors_left_does_not_take_the_next_conv
         converter.leave_files(1000)
         assert outcome() == whole
         assert "is unavailable" not in converter.log
-
-
-EARLY = b"one and no other"
 
 
 def late(got: list[bytes]) -> Handler:

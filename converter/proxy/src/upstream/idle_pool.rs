@@ -63,7 +63,7 @@ impl ServerConnection {
         made
     }
 
-    /// Whether it is by way of a converter that is unavailable.
+    /// Whether it is by way of a converter from which nothing comes.
     pub fn is_cut_off(&self) -> bool {
         let hop = self.server.hop.as_ref();
         hop.is_some_and(|hop| hop.is_lost())

@@ -152,14 +152,18 @@ impl NextHop {
     /// It gets no requests for `retry`.
     fn mark_down(&self, retry: Duration, why: Why, text: &str) {
         let until = Instant::now() + retry;
-        if self.away.lock().replace(Away { until, why }).is_none() {
+        let before = self.away.lock().replace(Away { until, why });
+        if before.is_none_or(|before| before.why != why) {
             tracing::warn!("gateway {} is unavailable: {text}", self.address);
         }
     }
 
+    /// It has answered; whatever it says, one that is full wants no requests before its time.
     fn mark_up(&self) {
-        *self.heard_at.lock() = Some(Instant::now());
-        if self.away.lock().take().is_some() {
+        let now = Instant::now();
+        *self.heard_at.lock() = Some(now);
+        let is_back = |away: &mut Away| away.why == Why::Silent || now >= away.until;
+        if self.away.lock().take_if(is_back).is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
     }

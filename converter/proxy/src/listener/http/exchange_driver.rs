@@ -110,6 +110,7 @@ pub async fn drive_exchange(
         ..
     } = ending
     {
+        drop(unavailable);
         driver.deliver(moved_at).await;
     }
     ending
