@@ -117,7 +117,7 @@ impl IdleUpstream {
             let can_serve = own.authority == *authority && (repeatable || own.rests_since.elapsed() < RESTED);
             if !can_serve {
                 self.pool.park(own, None);
-            } else if own.server.stream.is_quiet() {
+            } else if is_unspent(&own, repeatable) {
                 return Some(rearmed(own));
             }
             // One that is not quiet is closed: to look took a byte of what its server said unasked.
@@ -146,6 +146,13 @@ impl Drop for IdleUpstream {
     fn drop(&mut self) {
         self.release();
     }
+}
+
+/// Whether its server has neither ended it nor said anything. Where a request may be sent again the event loop's word will do,
+/// which costs nothing.
+fn is_unspent(connection: &ServerConnection, repeatable: bool) -> bool {
+    let stream = &connection.server.stream;
+    stream.is_quiet() && (repeatable || stream.is_silent())
 }
 
 fn rearmed(mut connection: Box<ServerConnection>) -> Box<ServerConnection> {
@@ -424,6 +431,28 @@ mod tests {
                 assert_eq!(client.take(&authority(0), false, false).is_some(), is_served);
             }
         });
+    }
+
+    /// The event loop has not heard of it yet.
+    #[test]
+    fn what_must_not_be_asked_twice_is_not_asked_where_the_server_has_just_ended_or_spoken() {
+        let end: fn(&mut TcpStream) = |peer| peer.shutdown(Shutdown::Write).expect("open");
+        let speak: fn(&mut TcpStream) = |peer| peer.write_all(b"HTTP/1.1 200 OK\r\n").expect("taken");
+        for disturb in [end, speak] {
+            block_on(async {
+                let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
+                let mut client = IdleUpstream::of(&pool);
+                let (own, mut peer) = connection(0);
+                client.keep(own);
+                disturb(&mut peer);
+                let own = client.connection.as_ref().expect("kept");
+                while own.server.stream.is_silent() {
+                    std::thread::yield_now();
+                }
+                assert!(own.server.stream.is_quiet());
+                assert!(client.take(&authority(0), false, false).is_none());
+            });
+        }
     }
 
     #[test]
