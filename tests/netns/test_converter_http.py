@@ -261,6 +261,28 @@ def test_ten_thousand_provisional_responses_take_no_memory_of_a_slow_client(net:
     eventually(lambda: running.status()["buffered_bytes"] == 0)
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_who_is_told_that_a_response_is_on_its_way_waits_for_it(net: World, running: Converter, version: str) -> None:
+    """Also for a client of HTTP/1.0, which gets no interim responses (RFC 9110 section 15.2)."""
+
+    def processing(connection: socket.socket) -> None:
+        take_head(connection)
+        for _ in range(3):
+            time.sleep(0.6)
+            connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+        respond(connection, b"at last", b"Connection: close\r\n")
+
+    with (
+        running.reloaded(CONFIG + '[timeouts]\nidle = "1s"\n'),
+        net.serving(processing) as service,
+        net.proxy("absolute") as client,
+    ):
+        client.sendall(request("absolute", SERVER, service.port).replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
+        heads = 1 if version == "1.0" else 4
+        assert [take_head(client).split()[1] for _ in range(heads)] == [b"102"] * (heads - 1) + [b"200"]
+        assert take(client, 7) == b"at last"
+
+
 def read_slowly(client: socket.socket) -> tuple[bytes, str]:
     """With a pause after each of the first pieces."""
     data = b""

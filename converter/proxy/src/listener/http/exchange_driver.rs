@@ -44,6 +44,7 @@ pub async fn drive_exchange(
         up: BufferedWriter::new(server, context.memory.budget, context.up),
         down: BufferedWriter::new(client, context.memory.budget, context.down),
         kept: counted(kept),
+        heads: 0,
         context: &context,
     };
     if let Err(ending) = driver.begin(head) {
@@ -137,6 +138,8 @@ struct ExchangeDriver<'a, 'limits> {
     down: BufferedWriter<'a>,
     /// Bytes of the request.
     kept: usize,
+    /// How many the server has sent.
+    heads: u64,
     context: &'a RelayContext<'a>,
 }
 
@@ -326,7 +329,10 @@ impl ExchangeDriver<'_, '_> {
             match self.exchange.handle(rest, out) {
                 Action::Wait => break,
                 Action::End(ending) => return Err(ending),
-                Action::Head(length) => used += length,
+                Action::Head(length) => {
+                    self.heads += 1;
+                    used += length;
+                }
                 Action::Pass { used: length, data } => {
                     let data = used + data.start..used + data.end;
                     used += length;
@@ -390,8 +396,9 @@ impl ExchangeDriver<'_, '_> {
         }
     }
 
+    /// Grows whenever something moves: an interim head, too, of which a client of HTTP/1.0 gets nothing.
     fn moved(&self) -> u64 {
-        self.up.moved() + self.down.moved()
+        self.up.moved() + self.down.moved() + self.heads
     }
 
     fn reads_client(&self) -> bool {
