@@ -157,7 +157,7 @@ def test_the_firewall_stands_after_each_start_of_nftables(site: Site, deployed: 
 def test_rules_that_need_tracked_connections_are_not_made_blind(site: Site, deployed: Run) -> None:
     assert deployed.code == 0
     chain = "chain input { type filter hook input priority 0; policy accept; ct state established accept; }"
-    site.guest.ask(f"nft 'table inet mine {{ {chain} }}'")
+    site.guest.ask(f"nft 'table inet mine {{ {chain}; }}'")
     run = site.play(tributary_version=site.versions[0])
     site.guest.ask("nft delete table inet mine")
     assert (run.code != 0, run.count("changed")) == (True, 0)
