@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -186,18 +187,25 @@ impl ExchangeDriver<'_> {
         server.write_all(&std::mem::take(&mut client.inbox)).await?;
         let (from_server, mut to_server) = server.split();
         let (from_client, mut to_client) = client.stream.split();
+        let server_broke = AtomicBool::new(false);
         let up = async {
             match copy(from_client.as_ref(), &mut to_server).await {
                 // What the server sent before it took no more is still to be read.
-                Err(Broken::Sink(_)) => Ok(false),
+                Err(Broken::Sink(error)) => {
+                    server_broke.store(is_break(&error), Ordering::Relaxed);
+                    Ok(false)
+                }
                 Err(Broken::Source(error)) => Err(error),
-                Ok(_) => Ok(true),
+                Ok(_) => Ok(to_server.shutdown().await.is_ok()),
             }
         };
         let down = async {
-            copy(from_server.as_ref(), &mut to_client)
-                .await
-                .map_err(|(Broken::Source(error) | Broken::Sink(error))| error)
+            let copied = copy(from_server.as_ref(), &mut to_client).await;
+            let sent = copied.map_err(|(Broken::Source(error) | Broken::Sink(error))| error)?;
+            if !server_broke.load(Ordering::Relaxed) {
+                to_client.shutdown().await?;
+            }
+            Ok(sent)
         };
         let passed = try_join!(up, down);
         if let Ok((true, sent)) = passed {
@@ -320,7 +328,14 @@ enum Broken {
     Sink(io::Error),
 }
 
-/// Copies until the end, and forwards the end; returns the number of bytes.
+/// Whether a failed write means that the connection broke, and took the error that a read would have returned: the end of
+/// what is read behind it is none. Where the peer had ended in order before, the error is EPIPE (`tcp_reset()` in the
+/// kernel's `net/ipv4/tcp_input.c`).
+fn is_break(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::BrokenPipe
+}
+
+/// Copies until the end; returns the number of bytes.
 async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> Result<u64, Broken> {
     let (mut sent, mut bytes) = (0, Vec::with_capacity(READ_SIZE));
     while read_some(from, &mut bytes).await.map_err(Broken::Source)? > 0 {
@@ -328,7 +343,6 @@ async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> Result<u64, Broken> {
         sent += bytes.len() as u64;
         bytes.clear();
     }
-    to.shutdown().await.map_err(Broken::Sink)?;
     Ok(sent)
 }
 

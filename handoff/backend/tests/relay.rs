@@ -172,6 +172,33 @@ async fn what_came_before_a_reset_of_the_server_gets_to_a_slow_client() {
     }
 }
 
+/// Sends an answer of this `head` until nobody takes more of it, and resets.
+async fn serve_until_blocked_and_reset(listener: TcpListener, head: &str) {
+    let (mut stream, _) = listener.accept().await.expect("accepted");
+    past_head(&mut stream).await;
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let content = vec![7; LARGE];
+    let blocked = timeout(Duration::from_millis(300), stream.write_all(&content));
+    blocked.await.expect_err("the client reads nothing");
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("set");
+}
+
+/// The client's bytes meet the reset before what came from the server has been read.
+#[tokio::test]
+async fn a_protocol_that_the_server_breaks_off_has_no_end_for_a_client_that_talks() {
+    let (listener, server) = listener().await;
+    let mut client = client_of(server).await;
+    let request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+    client.write_all(request).await.expect("sent");
+    let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+    serve_until_blocked_and_reset(listener, head).await;
+    client.write_all(b"anybody?").await.expect("taken");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut came = past_head(&mut client).await;
+    let end = timeout(SOON, client.read_to_end(&mut came)).await.expect("in time");
+    assert!(!came.is_empty() && end.is_err(), "{}", came.len());
+}
+
 /// Bytes follow an urgent one at once, and none later that would make up for a short read.
 #[tokio::test]
 async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
