@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 
 import pytest
 
@@ -14,6 +15,7 @@ from experiments.testbed.topology import Profile, Topology
 from tests.netns.connections import (
     MPTCP,
     TCP,
+    clog,
     passes,
     read_all,
     reset,
@@ -117,6 +119,27 @@ def test_client_that_sends_everything_first_gets_an_early_answer_whole(
         client.sendall(upload(service.port, version) + bytes(SIZE))
         assert take_head(client).startswith(b"HTTP/1.1 413 ")
         assert read_all(client) == (REASON, "closed")
+
+
+def test_answer_that_a_server_breaks_off_in_the_midst_of_an_upload_has_no_end(net: World, running: Converter) -> None:
+    """It would end with its connection: the write that waits takes the reset's error, and the next read says 0."""
+    has_broken = Event()
+
+    def breaking(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 413 Content Too Large\r\n\r\n")
+        clog(connection)
+        reset(connection)
+        has_broken.set()
+
+    lines = len(running.lines())
+    with net.serving(breaking) as service, net.proxy("absolute") as client:
+        client.sendall(upload(service.port, "1.1"))
+        clog(client)
+        assert has_broken.wait(10)
+        assert take_head(client).startswith(b"HTTP/1.1 413 ")
+        assert read_all(client)[1] == "reset"
+    eventually(lambda: running.served()[lines:] == ["server-reset"])
 
 
 def trickle(client: socket.socket) -> None:

@@ -242,9 +242,10 @@ impl ExchangeDriver<'_> {
                 self.to_server.drain(..count);
                 Ok(())
             }
-            Moved::ToServer(Err(_)) => {
+            Moved::ToServer(Err(error)) => {
                 self.to_server.clear();
-                self.happened(Event::UpstreamWriteFailed)
+                let broke = is_break(&error);
+                self.happened(Event::UpstreamWriteFailed { broke })
             }
             Moved::ToClient(Ok(count)) => {
                 self.to_client.drain(..count);
@@ -328,9 +329,7 @@ enum Broken {
     Sink(io::Error),
 }
 
-/// Whether a failed write means that the connection broke, and took the error that a read would have returned: the end of
-/// what is read behind it is none. Where the peer had ended in order before, the error is EPIPE (`tcp_reset()` in the
-/// kernel's `net/ipv4/tcp_input.c`).
+/// Whether a failed write means that the connection broke ([`Event::UpstreamWriteFailed`]).
 fn is_break(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::BrokenPipe
 }

@@ -199,6 +199,24 @@ async fn a_protocol_that_the_server_breaks_off_has_no_end_for_a_client_that_talk
     assert!(!came.is_empty() && end.is_err(), "{}", came.len());
 }
 
+/// The write that waits takes the reset's error, and the read behind it says that there is no more.
+#[tokio::test]
+async fn an_answer_that_the_server_breaks_off_in_the_midst_of_an_upload_has_no_end() {
+    let (listener, server) = listener().await;
+    let (mut answers, mut requests) = client_of(server).await.into_split();
+    let uploading = tokio::spawn(async move {
+        requests.write_all(upload().as_bytes()).await.expect("sent");
+        // The answer breaks off meanwhile.
+        let _ = requests.write_all(&vec![7; LARGE]).await;
+    });
+    serve_until_blocked_and_reset(listener, "HTTP/1.1 413 Content Too Large\r\n\r\n").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut came = Vec::new();
+    let end = timeout(SOON, answers.read_to_end(&mut came)).await.expect("in time");
+    assert!(came.starts_with(b"HTTP/1.1 413") && end.is_err(), "{}", came.len());
+    uploading.await.expect("no panic");
+}
+
 /// Bytes follow an urgent one at once, and none later that would make up for a short read.
 #[tokio::test]
 async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {

@@ -36,6 +36,9 @@ pub const SERVER_RESET: Event<'_> = Event::Server(Input::Reset);
 pub const SILENCE: Event<'_> = Event::IdleTimeout {
     upstream_blocked: false,
 };
+/// It had ended its own direction in order, if it has.
+pub const DEAF: Event<'_> = Event::UpstreamWriteFailed { broke: false };
+pub const BROKE: Event<'_> = Event::UpstreamWriteFailed { broke: true };
 
 pub fn client(bytes: &[u8]) -> Event<'_> {
     Event::Client(Input::Bytes(bytes))
@@ -275,7 +278,7 @@ fn an_early_answer_survives_what_the_client_still_sends() {
             request,
             false,
             &[
-                (Event::UpstreamWriteFailed, Action::Wait),
+                (DEAF, Action::Wait),
                 (server(TOO_LARGE), head(TOO_LARGE)),
                 (
                     Event::ResponseFlushed,
@@ -327,7 +330,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
             vec![
                 whole.clone(),
                 answered.clone(),
-                (Event::UpstreamWriteFailed, Action::Wait),
+                (DEAF, Action::Wait),
                 flushed.clone(),
                 ends(ClientAfter::Keep, ServerAfter::Reset),
             ],
@@ -362,7 +365,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
         ),
         (
             vec![
-                (Event::UpstreamWriteFailed, Action::Wait),
+                (DEAF, Action::Wait),
                 answered,
                 ends(ClientAfter::Linger, ServerAfter::Reset),
             ],
@@ -402,7 +405,7 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
     let done = [flushed.clone(), (Event::ResponseFlushed, kept_for_client(204))];
     let sent = play_slowly(PUT, false, &with(&done));
     assert!(!sent.contains("Connection: close"), "{sent}");
-    for last in [SERVER_RESET, Event::UpstreamWriteFailed] {
+    for last in [SERVER_RESET, DEAF, BROKE] {
         let cut = [(last, broken(204, Fault::ServerReset))];
         play_slowly(PUT, false, &[&early[..], &cut[..]].concat());
         play_slowly(PUT, false, &with(&cut));
@@ -417,11 +420,7 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
         play_slowly(PUT, false, &[&early[..], &[(last, broken(204, fault))]].concat());
     }
     let refused = refused(502, "the server did not take the whole request");
-    play_slowly(
-        PUT,
-        false,
-        &[(Event::UpstreamWriteFailed, Action::Wait), (server(EMPTY), refused)],
-    );
+    play_slowly(PUT, false, &[(DEAF, Action::Wait), (server(EMPTY), refused)]);
 }
 
 /// What is left of the request is the server's to read before anything of the other protocol (RFC 9110 section 7.8).
@@ -436,7 +435,7 @@ fn a_protocol_changes_when_the_server_has_the_whole_request() {
     );
     let script = [&waits[..], &[flushed.clone(), switched.clone()]].concat();
     play_slowly(UPGRADE, false, &script);
-    let cut = (Event::UpstreamWriteFailed, broken(101, Fault::ServerReset));
+    let cut = (DEAF, broken(101, Fault::ServerReset));
     play_slowly(UPGRADE, false, &[&waits[..], &[cut]].concat());
     let rest = (client(b"{}"), all(b"{}"));
     let with_content = UPGRADE.replace("\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n");
@@ -467,6 +466,20 @@ fn what_is_cut_short_never_looks_whole() {
     }
     let within = refused(502, "the server ended within its response");
     play(GET, true, &[(server(&OK[..9]), Action::Wait), (SERVER_END, within)]);
+    // The write has the reset's error, and the read behind it none.
+    let head = b"HTTP/1.1 413 Content Too Large\r\n\r\n";
+    let whole = completed(413, ClientAfter::Linger, ServerAfter::Reset);
+    for (deaf, last) in [
+        (BROKE, vec![(SERVER_END, broken(413, Fault::ServerReset))]),
+        (DEAF, vec![(SERVER_END, Action::Wait), (Event::ResponseFlushed, whole)]),
+    ] {
+        let script = [
+            (deaf, Action::Wait),
+            (server(head), self::head(head)),
+            (server(b"abc"), pass(3)),
+        ];
+        play(PUT, false, &[&script[..], &last].concat());
+    }
 }
 
 const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";

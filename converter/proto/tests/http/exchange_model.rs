@@ -19,7 +19,7 @@ enum Happens {
     ServerEnds,
     ServerResets,
     ServerTakes(usize),
-    ServerIsDeaf,
+    ServerIsDeaf { broke: bool },
     ResponseFlushed,
     IdleTimeout,
 }
@@ -33,7 +33,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::ServerEnds),
         1 => Just(Happens::ServerResets),
         4 => (1..200_usize).prop_map(Happens::ServerTakes),
-        1 => Just(Happens::ServerIsDeaf),
+        1 => any::<bool>().prop_map(|broke| Happens::ServerIsDeaf { broke }),
         6 => Just(Happens::ResponseFlushed),
         1 => Just(Happens::IdleTimeout),
     ]
@@ -67,9 +67,9 @@ impl Played<'_> {
             Happens::ServerEnds => self.show(SERVER_END),
             Happens::ServerResets => self.show(SERVER_RESET),
             Happens::ServerTakes(count) => self.server_takes(count),
-            Happens::ServerIsDeaf => {
+            Happens::ServerIsDeaf { broke } => {
                 self.unsent.clear();
-                self.show(Event::UpstreamWriteFailed)
+                self.show(Event::UpstreamWriteFailed { broke })
             }
             Happens::ResponseFlushed => {
                 self.delivered = self.sent;
@@ -156,11 +156,14 @@ const REQUESTS: [(&str, &[u8], &[u8]); 8] = [
 
 const TO_THE_END: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nabcde";
 
-const RESPONSES: [&[u8]; 8] = [
+const REFUSED_TO_THE_END: &[u8] = b"HTTP/1.1 413 Too Large\r\n\r\nabcde";
+
+const RESPONSES: [&[u8]; 9] = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: Transfer-Encoding\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
     TO_THE_END,
+    REFUSED_TO_THE_END,
     b"HTTP/1.0 413 Too Large\r\nContent-Length: 0\r\n\r\nsurplus",
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
     b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
@@ -197,10 +200,11 @@ proptest! {
             sent: 0,
             delivered: 0,
         };
-        let mut server_ended = false;
+        let (mut server_ended, mut server_broke) = (false, false);
         let mut ending = None;
         for event in events.iter().chain([&Happens::ResponseFlushed, &Happens::IdleTimeout]) {
-            server_ended |= matches!(event, Happens::ServerEnds);
+            server_broke |= matches!(event, Happens::ServerIsDeaf { broke: true });
+            server_ended |= matches!(event, Happens::ServerEnds) && !server_broke;
             ending = played.happen(*event);
             if ending.is_some() {
                 break;
@@ -212,11 +216,12 @@ proptest! {
             None => prop_assert!(false, "silence ends everything"),
             Some(ExchangeResult::Completed(whole)) => {
                 let is_head = request_head.starts_with("HEAD");
-                let until_the_end = response == TO_THE_END && !is_head;
+                let until_the_end = [TO_THE_END, REFUSED_TO_THE_END].contains(&response) && !is_head;
                 let has_body = played.passed.ends_with(b"abcde")
                     || played.passed.ends_with(b"0\r\n\r\n");
                 let needs_none = is_head || whole.status != 200;
-                prop_assert!(until_the_end && server_ended || has_body || needs_none);
+                prop_assert!(!until_the_end || server_ended);
+                prop_assert!(until_the_end || has_body || needs_none);
                 prop_assert!(!until_the_end || whole.client != ClientAfter::Keep);
                 prop_assert!(server_has_it || whole.server == ServerAfter::Reset);
                 prop_assert!(server_has_it || !(200..300).contains(&whole.status));

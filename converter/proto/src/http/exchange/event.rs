@@ -25,7 +25,11 @@ pub enum Event<'a> {
     /// The server's connection has taken all that was passed on to it so far: what it has taken it delivers, or breaks.
     RequestFlushed,
     /// The server takes no more of the request. It may have said why before.
-    UpstreamWriteFailed,
+    UpstreamWriteFailed {
+        /// The connection broke, and the end of what is read from it, which says so no more, is none. Where the server had
+        /// ended in order before, the write's error is EPIPE (`tcp_reset()` in the kernel's `net/ipv4/tcp_input.c`).
+        broke: bool,
+    },
     /// What the server's connection goes by is known to hang: nothing will come by it.
     ServerUnavailable,
     /// The client has all that was passed on to it so far. To be told whenever something has moved, either way.

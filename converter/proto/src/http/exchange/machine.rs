@@ -25,6 +25,8 @@ pub struct Exchange<'a> {
     /// The server's connection serves this client alone: who logs in to it, or whose content the server may take for requests
     /// if it does not read it.
     is_private: bool,
+    /// The server's connection broke, while what it said before is still read.
+    server_broke: bool,
     /// Field lines that were left out of responses.
     malformed: MalformedFields,
     upload: Upload,
@@ -43,6 +45,7 @@ impl<'a> Exchange<'a> {
             draining: false,
             committed: false,
             is_private: request.authenticates_the_connection || request.body.has_content(),
+            server_broke: false,
             malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
             download: Download::new(),
@@ -115,13 +118,13 @@ impl<'a> Exchange<'a> {
             Event::Client(Input::End) if !self.upload.is_open() => Action::Wait,
             Event::Client(_) => self.broken(Fault::ClientReset),
             Event::Server(Input::Bytes(bytes)) => self.server_bytes(bytes, out),
-            Event::Server(Input::End) => self.server_ended(),
-            Event::Server(Input::Reset) => self.server_broke(),
+            Event::Server(Input::End) if !self.server_broke => self.server_ended(),
+            Event::Server(Input::End | Input::Reset) => self.cut_off(),
             Event::RequestFlushed => {
                 self.upload.flushed();
                 Action::Wait
             }
-            Event::UpstreamWriteFailed => self.upstream_write_failed(),
+            Event::UpstreamWriteFailed { broke } => self.upstream_write_failed(broke),
             Event::ServerUnavailable if self.may_go_elsewhere() => Action::End(ExchangeResult::Retry),
             Event::ServerUnavailable => Action::Wait,
             Event::ResponseFlushed => self.delivered(),
@@ -140,7 +143,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Why the server takes no more may still come, unless it has told the client already that all is well.
-    fn upstream_write_failed(&mut self) -> Action {
+    fn upstream_write_failed(&mut self, broke: bool) -> Action {
+        self.server_broke |= broke;
         self.upload.sent = Sent::Refused;
         if self.needs_whole_request() {
             self.cut_short()
@@ -238,7 +242,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a reset cuts short is never whole, whatever its framing.
-    fn server_broke(&mut self) -> Action {
+    fn cut_off(&mut self) -> Action {
         match &self.download {
             Download::Body { .. } => self.broken(Fault::ServerReset),
             _ if self.upload.sent != Sent::Whole && self.needs_whole_request() => self.cut_short(),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -188,8 +189,8 @@ impl ExchangeDriver<'_, '_> {
 
     /// Moves some of the request's body.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if ready!(self.up.poll_flush(cx)).is_err() {
-            return Poll::Ready(self.upstream_write_failed());
+        if let Err(error) = ready!(self.up.poll_flush(cx)) {
+            return Poll::Ready(self.upstream_write_failed(&error));
         }
         if let Err(ending) = self.happened(Event::RequestFlushed) {
             return Poll::Ready(Err(ending));
@@ -277,13 +278,14 @@ impl ExchangeDriver<'_, '_> {
     fn send_up(&mut self, bytes: &[u8]) -> Result<()> {
         match self.up.write(bytes) {
             Ok(()) => Ok(()),
-            Err(_) => self.upstream_write_failed(),
+            Err(error) => self.upstream_write_failed(&error),
         }
     }
 
-    fn upstream_write_failed(&mut self) -> Result<()> {
+    fn upstream_write_failed(&mut self, error: &io::Error) -> Result<()> {
         self.up.discard();
-        self.happened(Event::UpstreamWriteFailed)
+        let broke = error.kind() != io::ErrorKind::BrokenPipe;
+        self.happened(Event::UpstreamWriteFailed { broke })
     }
 
     /// Shows what came, behind what was shown in vain before, and passes on what goes to the client.
