@@ -57,6 +57,8 @@ struct Away {
 enum Why {
     /// Nothing comes from it: what it carries is lost.
     Silent,
+    /// It served no request, or there was no way to it: that says nothing of what it carries.
+    Failed,
     /// It wants no more than it has, and goes on with that.
     Full,
 }
@@ -162,7 +164,7 @@ impl NextHop {
     fn mark_up(&self) {
         let now = Instant::now();
         *self.heard_at.lock() = Some(now);
-        let is_back = |away: &mut Away| away.why == Why::Silent || now >= away.until;
+        let is_back = |away: &mut Away| away.why != Why::Full || now >= away.until;
         if self.away.lock().take_if(is_back).is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
@@ -208,7 +210,7 @@ impl NextHop {
             let socket = sockets::to_next_hop(self.address, gateway.mptcp, false, settings)?;
             sockets::connect_with(&socket, self.address, &[]).map(|_| socket)
         };
-        let socket = begin().map_err(HopError::connecting)?;
+        let socket = begin().map_err(|error| HopError::Request(error.into()))?;
         let mut stream = connected(socket).await.map_err(HopError::connecting)?;
         let message = Request::info().encode().unwrap_or_default(); // it is short
         let mut answer = Vec::new();
@@ -294,7 +296,9 @@ impl NextHop {
             }
             HopError::NoAnswer => DialError::TimedOut,
             HopError::Unavailable(why) => {
-                self.mark_down(gateway.retry, Why::Silent, &why);
+                if !self.is_lost() {
+                    self.mark_down(gateway.retry, Why::Failed, &why);
+                }
                 DialError::GatewayFailed
             }
             HopError::Busy(delay, code) => {
@@ -613,4 +617,29 @@ async fn connected(socket: Socket) -> io::Result<ResetOnDrop> {
     }
     sockets::send_at_once(&stream);
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::pause;
+
+    use super::*;
+    use crate::io::loopback;
+
+    /// Where there is no route to it, nor for whoever asks whether it is there: connect(2) refuses multicast.
+    #[test]
+    fn a_converter_to_which_this_machine_has_no_route_gets_no_requests_and_loses_nothing() {
+        loopback::block_on(async {
+            pause();
+            let hop = NextHop::new(([224, 0, 0, 1], 1).into(), None);
+            let gateway: Gateway = toml::from_str("mptcp = false").expect("settings");
+            let settings = UpstreamSettings::default();
+            let waits = hop.unavailable(&gateway, &settings);
+            timeout(10 * gateway.timeout, waits).await.expect_err("not lost");
+            let unreachable = io::Error::from_raw_os_error(libc::ENETUNREACH);
+            let unserved = hop.unserved(HopError::connecting(unreachable), false, &gateway);
+            assert!(matches!(unserved, Unserved::Elsewhere));
+            assert!(!hop.is_available() && !hop.is_lost());
+        });
+    }
 }
