@@ -298,6 +298,36 @@ def test_a_response_that_has_begun_keeps_no_other_request_from_a_way_that_works(
         assert "is unavailable: it does not answer" in converter.log
 
 
+def test_a_request_waits_for_a_converter_that_others_hear_from_though_it_takes_no_new_connection(conv: World) -> None:
+    """The path of new connections has died, and that of those that are there has not."""
+
+    def slow(connection: socket.socket) -> None:
+        while True:
+            path = path_of(take_head(connection))
+            time.sleep(3 if path == b"/slow" else 0)
+            respond(connection, path)
+
+    def drip(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.1)
+
+    port = NODES["first"].rsplit(":", 1)[1]
+    with (
+        node(conv, "first"),
+        conv.converter(via(NODES["first"], 'timeout = "900ms"')) as converter,
+        conv.serving(slow) as service,
+        conv.serving(drip) as dripping,
+        conv.proxy("absolute") as client,
+        conv.opened("connect", SERVER, dripping.port),
+    ):
+        assert fetch(client, service.port)[1] == b"/"
+        with conv.filtered(conv.gateway, f"tcp dport {port} tcp flags & (syn | ack) == syn drop"):
+            assert fetch(client, service.port, "/slow")[1] == b"/slow"
+        assert len(service.peers) == 1
+        assert "is unavailable" not in converter.log
+
+
 def test_a_machine_without_ports_or_descriptors_left_does_not_take_the_next_converter_for_away(conv: World) -> None:
     """Local exhaustion is told to those whom it hits, and is over as soon as it is."""
     with conv.serving(in_turn()) as behind, conv.converter(by(behind)) as converter:

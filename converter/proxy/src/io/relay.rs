@@ -20,7 +20,7 @@ use super::stream::{Deadline, acknowledged};
 use crate::io::conn::Conn;
 use crate::observe::RelayResult;
 use crate::offload::{Offloader, Pair};
-use crate::upstream::Upstream;
+use crate::upstream::{NextHop, Upstream};
 use tributary_sys::{Multipath, Subflow};
 
 /// Sends `reply` to the client, and relays until the end. `early` came from the client before. If the result is `Completed`,
@@ -40,7 +40,10 @@ pub async fn relay(conn: &mut Conn, mut upstream: Upstream, reply: &[u8], mut ea
     let in_frames = early.frames.is_some();
     let said = upstream.take_early();
     let is_plain = !in_frames && said.frames.is_none();
-    let context = RelayContext::of(conn);
+    let context = RelayContext {
+        hop: upstream.hop.as_deref(),
+        ..RelayContext::of(conn)
+    };
     let client = Side {
         stream: &conn.stream,
         early,
@@ -154,6 +157,9 @@ pub async fn relay_until<T>(
         if down_state == PipeState::SinkReset {
             up.mark_source_dead();
         }
+        if before.1 != down.moved() {
+            context.heard();
+        }
         if let Some(ended) = verdict(up_state, down_state) {
             return Poll::Ready(Relayed::Finished(ended));
         }
@@ -234,6 +240,8 @@ pub struct RelayContext<'a> {
     pub client: Option<IpAddr>,
     /// For the client's subflows when the first direction ends.
     pub at_half: &'a RefCell<Vec<Subflow>>,
+    /// The converter that the server's connection goes by, if it does.
+    pub hop: Option<&'a NextHop>,
 }
 
 impl<'a> RelayContext<'a> {
@@ -251,6 +259,14 @@ impl<'a> RelayContext<'a> {
             down: &conn.stats().down,
             client: conn.is_mptcp.then(|| conn.client.ip()),
             at_half: &conn.at_half,
+            hop: None,
+        }
+    }
+
+    /// Something came from the server.
+    pub fn heard(&self) {
+        if let Some(hop) = self.hop {
+            hop.heard();
         }
     }
 
@@ -332,6 +348,7 @@ mod tests {
             down,
             client: None,
             at_half,
+            hop: None,
         }
     }
 

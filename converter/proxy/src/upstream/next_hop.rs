@@ -36,7 +36,7 @@ pub struct NextHop {
     pub address: SocketAddr,
     /// Since it last failed, or said that it is full.
     away: Mutex<Option<Away>>,
-    /// When it has answered last.
+    /// When something came from it last.
     heard_at: Mutex<Option<Instant>>,
     /// One at a time asks that.
     asking: tokio::sync::Mutex<()>,
@@ -170,6 +170,11 @@ impl NextHop {
         }
     }
 
+    /// Something came by a connection that it carries.
+    pub fn heard(&self) {
+        *self.heard_at.lock() = Some(Instant::now());
+    }
+
     /// Ready once it is unavailable, for a request that waits for an answer on a connection by way of it: where a process
     /// hangs, its kernel takes what is sent. A converter of which nothing was heard for a while is asked what it supports
     /// (RFC 8803 section 6.2.3), and is unavailable if it says nothing within the rest of `gateway.timeout`.
@@ -187,6 +192,7 @@ impl NextHop {
             if self.heard_at.lock().is_some_and(|at| at.elapsed() < doubt) {
                 continue;
             }
+            let asked = Instant::now();
             let why = match timeout(rest, self.hear(gateway, settings)).await {
                 Ok(Ok(())) => {
                     self.mark_up();
@@ -200,7 +206,10 @@ impl NextHop {
                 }
                 Err(_) => "it does not answer".to_owned(),
             };
-            self.mark_down(gateway.retry, Why::Silent, &why);
+            // The path of those that are there may be another one than a new connection's.
+            if self.heard_at.lock().is_none_or(|at| at < asked) {
+                self.mark_down(gateway.retry, Why::Silent, &why);
+            }
         }
     }
 

@@ -33,7 +33,10 @@ pub async fn drive_exchange(
     kept: usize,
     mut unavailable: Option<Pin<Box<impl Future<Output = ()>>>>,
 ) -> ExchangeResult {
-    let context = RelayContext::of(conn);
+    let context = RelayContext {
+        hop: back.server.hop.as_deref(),
+        ..RelayContext::of(conn)
+    };
     let (client, server) = (&conn.stream, &back.server.stream);
     let mut driver = ExchangeDriver {
         conn,
@@ -57,6 +60,7 @@ pub async fn drive_exchange(
     let mut moved_at = Instant::now();
     let ending = poll_fn(|cx| {
         let before = (driver.moved(), server_is_broken);
+        let came = driver.came();
         let mut turn = || {
             driver.poll(cx)?;
             // Who is not read would not be seen to break off. To hear of anything from it costs less than to hear of that.
@@ -91,7 +95,11 @@ pub async fn drive_exchange(
             }
             Ok(())
         };
-        if let Err(ending) = turn() {
+        let ended = turn();
+        if came != driver.came() {
+            context.heard();
+        }
+        if let Err(ending) = ended {
             return Poll::Ready(ending);
         }
         if (driver.moved(), server_is_broken) != before {
@@ -400,7 +408,12 @@ impl ExchangeDriver<'_, '_> {
 
     /// Grows whenever something moves: an interim head, too, of which a client of HTTP/1.0 gets nothing.
     fn moved(&self) -> u64 {
-        self.up.moved() + self.down.moved() + self.heads
+        self.up.moved() + self.came()
+    }
+
+    /// Grows with what comes from the server.
+    fn came(&self) -> u64 {
+        self.down.moved() + self.heads
     }
 
     fn reads_client(&self) -> bool {
