@@ -171,6 +171,22 @@ def test_a_server_that_only_the_next_converter_has_a_route_to_is_reached_by_it(c
             heard(SERVER6)
 
 
+@pytest.mark.parametrize("refuse", ["prohibit", "blackhole"])
+def test_what_a_route_refuses_goes_to_no_other_converter(conv: World, refuse: str) -> None:
+    host = "203.0.113.9"
+    listen = '[[listen]]\nkind = "http"\naddress = "[::]:3128"\nvia_gateway = true\n'
+    with (
+        conv.added(conv.client, "-4", "route", f"{refuse} {host}/32"),
+        conv.added(conv.client, "-6", "route", f"{refuse} 2001:db8::/64"),
+        conv.converter(CLIENTS + gateway(f"{GATEWAY}:{PORTS['convert']}") + listen, node=conv.client),
+        conv.converter(ALL) as behind,
+    ):
+        for target in (host, SERVER6):
+            with conv.connect("10.0.9.1", 3128, node=conv.lan) as client, pytest.raises(Refused, match="403"):
+                ask(client, "connect", target, 80)
+        assert behind.lines() == []
+
+
 def test_a_converter_that_is_away_keeps_no_other_one_from_working(conv: World) -> None:
     config = via(NODES["first"], 'fallback = "refuse"') + route("2001:db8::/64", NODES["second"])
     with node(conv, "second"), conv.converter(config) as converter, conv.serving(greet) as service:

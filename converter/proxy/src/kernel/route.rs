@@ -21,6 +21,8 @@ pub enum RouteKind {
     Group,
     /// Nobody, as the routes have it.
     Unreachable,
+    /// Nobody, by a route or rule that refuses it: `prohibit` or `blackhole`.
+    Denied,
 }
 
 /// A packet that the kernel is asked about.
@@ -93,7 +95,7 @@ impl Routes {
         if let Some(kind) = kept.get(&query) {
             return Ok(*kind);
         }
-        let kind = kind(self.ask(query))?;
+        let kind = kind(self.ask(query), query)?;
         kept.insert(query, kind);
         Ok(kind)
     }
@@ -102,7 +104,7 @@ impl Routes {
     pub fn device_of(&self, query: RouteQuery) -> io::Result<Option<u32>> {
         let answer = self.ask(query);
         let device = answer.as_ref().ok().and_then(device);
-        kind(answer).map(|_| device)
+        kind(answer, query).map(|_| device)
     }
 
     fn ask(&self, query: RouteQuery) -> io::Result<Answer> {
@@ -159,10 +161,10 @@ fn device(answer: &Answer) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
+fn kind(answer: io::Result<Answer>, query: RouteQuery) -> io::Result<RouteKind> {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(error) => return refused(error),
+        Err(error) => return refused(error, query),
     };
     let no_route = || io::Error::other("rtnetlink answers with no route");
     let route = Some(&answer.body).filter(|_| answer.kind == libc::RTM_NEWROUTE);
@@ -171,22 +173,21 @@ fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
             &libc::RTN_UNICAST => RouteKind::Unicast,
             &libc::RTN_LOCAL => RouteKind::Own,
             &libc::RTN_BROADCAST | &libc::RTN_ANYCAST | &libc::RTN_MULTICAST => RouteKind::Group,
+            &libc::RTN_PROHIBIT | &libc::RTN_BLACKHOLE => RouteKind::Denied,
             _ => RouteKind::Unreachable,
         },
     )
 }
 
-fn refused(error: io::Error) -> io::Result<RouteKind> {
+fn refused(error: io::Error, query: RouteQuery) -> io::Result<RouteKind> {
     match error.raw_os_error() {
+        // Of prohibit; of blackhole, or of a source that is not this machine's (net/ipv4/fib_semantics.c, fib_props).
+        Some(libc::EACCES) => Ok(RouteKind::Denied),
+        Some(libc::EINVAL) if query.from.is_none() => Ok(RouteKind::Denied),
         // The last two: the kernel has no such family (net/core/rtnetlink.c, rtnetlink_rcv_msg): ipv6.disable=1.
-        Some(
-            libc::ENETUNREACH
-            | libc::EHOSTUNREACH
-            | libc::EACCES
-            | libc::EINVAL
-            | libc::EAFNOSUPPORT
-            | libc::EOPNOTSUPP,
-        ) => Ok(RouteKind::Unreachable),
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => {
+            Ok(RouteKind::Unreachable)
+        }
         _ => Err(error),
     }
 }
@@ -209,6 +210,10 @@ mod tests {
         Err(io::Error::from_raw_os_error(errno))
     }
 
+    fn kind(answer: io::Result<Answer>) -> io::Result<RouteKind> {
+        super::kind(answer, RouteQuery::about(ip("192.0.2.1")))
+    }
+
     #[test]
     fn what_is_no_answer_is_an_error_and_never_a_verdict() {
         let cut = Answer {
@@ -226,6 +231,22 @@ mod tests {
         }
         let own = kind(Ok(answer(libc::RTM_NEWROUTE, libc::RTN_LOCAL)));
         assert_eq!(own.expect("a route"), RouteKind::Own);
+    }
+
+    #[test]
+    fn routes_and_rules_that_refuse_are_no_missing_routes() {
+        let refuses = |route_type| Ok(answer(libc::RTM_NEWROUTE, route_type));
+        for (message, expected) in [
+            (error(libc::EACCES), RouteKind::Denied),
+            (error(libc::EINVAL), RouteKind::Denied),
+            (refuses(libc::RTN_PROHIBIT), RouteKind::Denied),
+            (refuses(libc::RTN_BLACKHOLE), RouteKind::Denied),
+            (refuses(libc::RTN_UNREACHABLE), RouteKind::Unreachable),
+            (error(libc::EHOSTUNREACH), RouteKind::Unreachable),
+        ] {
+            let text = format!("{message:?}");
+            assert_eq!(kind(message).expect("a verdict"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -196,6 +196,8 @@ impl Dialer {
             // Of a source that is not this machine's the kernel tells nothing, and a rule may have a route for it alone:
             // connect(2) will say.
             RouteKind::Unreachable if source.is_some() || via_gateway => {}
+            RouteKind::Denied if source.is_some() => {}
+            RouteKind::Denied => return Err(DialError::Forbidden(Forbidden::Denied)),
             RouteKind::Unreachable => return Err(DialError::Unreachable(IcmpError::NETWORK)),
         }
         self.check_embedded(query).map(|()| address)
@@ -215,6 +217,7 @@ impl Dialer {
         match self.routes.kind_of(inner)? {
             RouteKind::Own => Err(DialError::Forbidden(Forbidden::Own)),
             RouteKind::Group => Err(DialError::Forbidden(Forbidden::Special)),
+            RouteKind::Denied => Err(DialError::Forbidden(Forbidden::Denied)),
             RouteKind::Unicast | RouteKind::Unreachable => Ok(()),
         }
     }
