@@ -3,8 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -20,6 +22,9 @@ use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, 
 use crate::head::{next_request, refuse};
 
 const READ_SIZE: usize = 64 << 10;
+/// A server that ends a connection which has rested for so long may do so at the very moment at which a request is sent.
+/// Servers' own limits begin at some two seconds.
+const RESTED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Relay {
@@ -41,10 +46,10 @@ impl Relay {
 }
 
 impl Server for Relay {
-    /// The connection to the server that served the previous request.
-    type State = Option<TcpStream>;
+    /// The connection to the server that served the previous request, and when it had.
+    type State = Option<Kept>;
 
-    async fn serve(&self, client: &mut ClientConnection, state: &mut Option<TcpStream>) -> NextStep {
+    async fn serve(&self, client: &mut ClientConnection, state: &mut Option<Kept>) -> NextStep {
         let request = match next_request(client, &self.limits).await {
             Ok(request) => request,
             Err(next_step) => return next_step,
@@ -58,10 +63,10 @@ impl Server for Relay {
             Err(refused) => return refuse(client, refused).await,
         };
         loop {
-            let kept = state.take().filter(is_quiet);
+            let kept = state.take().filter(|kept| may_serve(kept, request.is_repeatable()));
             let is_kept = kept.is_some();
             let server = match kept {
-                Some(server) => Ok(server),
+                Some((server, _)) => Ok(server),
                 None => self.connect(&client.ends).await,
             };
             let Ok(server) = server else {
@@ -97,10 +102,15 @@ impl Relay {
     }
 }
 
-/// Whether the server has neither closed the connection nor sent anything unasked.
-fn is_quiet(server: &TcpStream) -> bool {
-    let read = server.try_read(&mut [0; 1]);
-    read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+/// A connection to the server, and when it has served a request.
+pub type Kept = (TcpStream, Instant);
+
+/// Whether the server has neither closed the connection nor sent anything unasked, as the kernel knows at this moment. For a
+/// request that must not be sent twice it must have served just now: the server will hardly end it then (RFC 9112 section
+/// 9.3.1).
+fn may_serve((server, since): &Kept, repeatable: bool) -> bool {
+    let read = rustix::net::recv(server, &mut [0; 1], RecvFlags::DONTWAIT);
+    matches!(read, Err(Errno::WOULDBLOCK)) && (repeatable || since.elapsed() < RESTED)
 }
 
 /// The line of the PROXY protocol for a client and the address that it connected to.
@@ -140,12 +150,12 @@ impl ExchangeDriver<'_> {
     }
 
     /// What becomes of the client's connection; the server's is `kept` if it can serve another exchange.
-    async fn conclude(self, result: ExchangeResult, kept: &mut Option<TcpStream>) -> NextStep {
+    async fn conclude(self, result: ExchangeResult, kept: &mut Option<Kept>) -> NextStep {
         match result {
             ExchangeResult::Completed(completed) => {
                 // It serves no other client.
                 if matches!(completed.server, ServerAfter::Keep | ServerAfter::KeepForClient) {
-                    *kept = Some(self.server);
+                    *kept = Some((self.server, Instant::now()));
                 }
                 match completed.client {
                     ClientAfter::Keep => NextStep::KeepAlive,

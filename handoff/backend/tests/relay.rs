@@ -278,6 +278,27 @@ async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests(
     }
 }
 
+/// The server may end it at the same moment.
+#[tokio::test]
+async fn what_must_not_be_sent_twice_takes_no_connection_that_has_rested() {
+    let ask = |method: &str| format!("{method} /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    let (listener, server) = listener().await;
+    let mut client = client_of(server).await;
+    client.write_all(ask("GET").as_bytes()).await.expect("sent");
+    let (mut first, _) = listener.accept().await.expect("accepted");
+    for next in ["GET", "POST"] {
+        past_head(&mut first).await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        first.write_all(answer).await.expect("sent");
+        past_head(&mut client).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        client.write_all(ask(next).as_bytes()).await.expect("sent");
+    }
+    let accepted = timeout(SOON, listener.accept()).await.expect("in time");
+    let (mut second, _) = accepted.expect("accepted");
+    past_head(&mut second).await;
+}
+
 /// NTLM authenticates the connection, and a server of HTTP/1.1 expects requests with content, too, on one connection.
 #[tokio::test]
 async fn requests_with_content_and_a_login_of_the_connection_stay_on_one_connection() {
