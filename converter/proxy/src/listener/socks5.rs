@@ -89,7 +89,7 @@ async fn negotiate(conn: &Conn, inbox: &mut Vec<u8>, deadline: Instant) -> Resul
 fn may_enter(conn: &Conn, login: &Login) -> bool {
     let client = client_key(conn.client.ip(), &conn.config.clients);
     let wrong_logins = &conn.context.shared.wrong_logins;
-    wrong_logins.accepts(client, Clock::now(), || is_user(conn, login))
+    wrong_logins.accepts(client, &login.user, Clock::now(), || is_user(conn, login))
 }
 
 /// Compares with every user, so that the time tells nothing of which names there are.
