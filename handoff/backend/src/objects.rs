@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use httpdate::HttpDate;
 use percent_encoding::percent_decode_str;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2, renameat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, openat, openat2, renameat,
+    renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use tributary_proto::http::{Body, BodyReader, HeadLimits, Method, Refused, Request};
@@ -61,12 +62,19 @@ impl Objects {
         let done = match request.method {
             Method::Get | Method::Head => self.get(client, request, &path).await?,
             Method::Put => self.put(client, request, &path).await?,
-            _ => Err(Refused::new(405, "GET, HEAD and PUT are served")),
+            _ => Err(self.not_allowed()),
         };
         match done {
             Ok(()) if request.keep_alive => Ok(NextStep::KeepAlive),
             Ok(()) => Ok(NextStep::Close),
             Err(refused) => Ok(refuse(client, refused.to_head(to_head)).await),
+        }
+    }
+
+    fn not_allowed(&self) -> Refused {
+        match self.largest_upload {
+            Some(_) => Refused::new(405, "GET, HEAD and PUT are served").allowing("GET, HEAD, PUT"),
+            None => Refused::new(405, "uploads are not taken").allowing("GET, HEAD"),
         }
     }
 
@@ -106,7 +114,7 @@ impl Objects {
     /// Replaces an object atomically.
     async fn put(&self, client: &mut ClientConnection, request: &Request, path: &str) -> Answer {
         let Some(largest) = self.largest_upload else {
-            return Ok(Err(Refused::new(405, "uploads are not taken")));
+            return Ok(Err(self.not_allowed()));
         };
         if matches!(request.body, Body::Length(length) if length > largest) {
             return Ok(Err(TOO_LARGE));
@@ -131,10 +139,12 @@ impl Objects {
         if let Err(refused) = receive(client, request.body, &upload.file, largest).await? {
             return Ok(Err(refused));
         }
-        if upload.end(&folder, name).is_err() {
-            return Ok(Err(Refused::new(409, "there is a folder of this name")));
-        }
-        empty(client, "201 Created", request.keep_alive).await
+        let status = match upload.end(&folder, name) {
+            Ok(true) => "201 Created",
+            Ok(false) => "200 OK",
+            Err(_) => return Ok(Err(Refused::new(409, "there is a folder of this name"))),
+        };
+        empty(client, status, request.keep_alive).await
     }
 }
 
@@ -215,8 +225,13 @@ impl<'a> Upload<'a> {
         }
     }
 
-    fn end(self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
-        renameat(&self.objects.folder, &self.name, folder, name)
+    /// Returns whether the object is new, as far as the file system can tell (RFC 9110 section 9.3.4).
+    fn end(self, folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
+        let uploads = &self.objects.folder;
+        match renameat_with(uploads, &self.name, folder, name, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST | Errno::INVAL) => renameat(uploads, &self.name, folder, name).map(|()| false),
+            renamed => renamed.map(|()| true),
+        }
     }
 }
 
@@ -356,8 +371,8 @@ mod tests {
         let other = Upload::begin(&next).expect("begun");
         assert_ne!(other.name, upload.name);
         let end = openat(CWD, &folder, OFlags::PATH, Mode::empty()).expect("opened");
-        other.end(&end, "object").expect("ended");
-        upload.end(&end, "object").expect("ended");
+        assert!(other.end(&end, "object").expect("ended"), "it is new");
+        assert!(!upload.end(&end, "object").expect("ended"), "it takes its place");
         assert_eq!(std::fs::read_dir(&folder).expect("read").count(), 1);
         std::fs::remove_dir_all(folder).expect("removed");
     }

@@ -21,19 +21,25 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The status of what a request gets that ends its connection.
-async fn status(objects: &Arc<Objects>, request: &str) -> String {
+/// The head of what a request gets.
+async fn head(objects: &Arc<Objects>, request: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     let (_draining, drain_signal) = watch::channel(false);
     let serving = tokio::spawn(serve_plain(listener, Arc::clone(objects), 1, SOON, drain_signal));
     let mut client = TcpStream::connect(address).await.expect("connected");
     client.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = [0; 12];
-    let read = timeout(SOON, client.read_exact(&mut answer)).await;
-    read.expect("in time").expect("an answer");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let read = timeout(SOON, client.read_u8()).await;
+        answer.push(read.expect("in time").expect("an answer"));
+    }
     serving.abort();
-    String::from_utf8_lossy(&answer[9..]).into_owned()
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn status(objects: &Arc<Objects>, request: &str) -> String {
+    head(objects, request).await[9..12].to_owned()
 }
 
 fn put(fields: &str, content: &str) -> String {
@@ -63,9 +69,22 @@ async fn nothing_is_left_of_an_upload_that_is_too_large() {
             0,
         ),
         ("Content-Length: 10", "1234567890", "201", 1),
+        ("Content-Length: 10", "0123456789", "200", 1),
     ] {
         assert_eq!(status(&objects, &put(fields, content)).await, expected, "{fields}");
         assert_eq!(std::fs::read_dir(&folder).expect("read").count(), names, "{fields}");
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[tokio::test]
+async fn who_asks_by_a_method_that_is_not_served_is_told_which_are() {
+    let folder = folder("methods");
+    for (largest, allowed) in [(None, "GET, HEAD"), (ALLOWED, "GET, HEAD, PUT")] {
+        let objects = Arc::new(Objects::below(&folder, largest).expect("opened"));
+        let answer = head(&objects, "DELETE /object HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert!(answer.contains(&format!("\r\nAllow: {allowed}\r\n")), "{answer}");
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }

@@ -12,6 +12,8 @@ pub struct Refused {
     pub reason: Reason,
     /// The request was a HEAD: its response has no content (RFC 9110 section 9.3.2).
     pub to_head: bool,
+    /// The methods that the target takes, if the response names them (RFC 9110 section 15.5.6).
+    pub allow: Option<&'static str>,
 }
 
 impl Refused {
@@ -21,6 +23,7 @@ impl Refused {
             status,
             reason,
             to_head: false,
+            allow: None,
         }
     }
 
@@ -34,11 +37,22 @@ impl Refused {
         Self { to_head, ..self }
     }
 
+    /// The same refusal, which names the methods that the target takes.
+    #[must_use]
+    pub const fn allowing(self, methods: &'static str) -> Self {
+        Self {
+            allow: Some(methods),
+            ..self
+        }
+    }
+
     /// Writes the whole response, with `Connection: close`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (status, phrase, length) = (self.status, phrase(self.status), self.reason.len() + 1);
+        let allow = self.allow.map(|methods| format!("Allow: {methods}\r\n"));
+        let allow = allow.unwrap_or_default();
         let head = format!(
-            "HTTP/1.1 {status} {phrase}\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+            "HTTP/1.1 {status} {phrase}\r\n{allow}Connection: close\r\nContent-Type: text/plain\r\n\
              Content-Length: {length}\r\n\r\n"
         );
         out.extend_from_slice(head.as_bytes());
