@@ -51,9 +51,10 @@ pub enum Command {
 
 const LOCAL_ETCD: &str = "http://127.0.0.1:2379";
 
-/// A converter that was stopped stays so.
-const RELOAD: &str = "if systemctl --quiet is-failed tributary-converter; then systemctl start tributary-converter; \
-    else systemctl try-reload-or-restart tributary-converter; fi";
+/// A converter that was stopped stays so. One that has failed too often of late is started only after `reset-failed`
+/// (`StartLimitBurst=`, systemd.unit(5)).
+const RELOAD: &str = "if systemctl --quiet is-failed tributary-converter; then \
+    systemctl reset-failed tributary-converter; systemctl start tributary-converter; else systemctl try-reload-or-restart tributary-converter; fi";
 
 /// How to reach etcd.
 #[derive(Debug, Args)]
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn a_converter_that_has_failed_is_started_and_one_that_was_stopped_is_not() {
         for (code, expected) in [
-            (0, "start tributary-converter\n"),
+            (0, "reset-failed tributary-converter\nstart tributary-converter\n"),
             (1, "try-reload-or-restart tributary-converter\n"),
         ] {
             let fake =

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::codec;
@@ -34,6 +34,8 @@ pub struct Ingress {
     egresses: Egresses,
     routes_file: RoutesFile,
     hangup: Signal,
+    /// When to begin again after a failure, and the pause before that.
+    begin_again: Option<(Instant, Duration)>,
 }
 
 impl Ingress {
@@ -52,15 +54,22 @@ impl Ingress {
             egresses,
             routes_file,
             hangup,
+            begin_again: None,
         }
     }
 
     /// Where there is no routes file, leads everything directly to its servers, etcd or none: the converter does not start
-    /// without the file.
+    /// without the file. To be called before each session, since what failed is done again.
     pub async fn begin(&mut self) {
+        if self.begin_again.is_some_and(|(then, _)| Instant::now() < then) {
+            return;
+        }
         let text = routes::text(&self.name, None, &BTreeMap::new(), &self.egresses);
-        if let Err(what) = self.routes_file.begin(&text).await {
-            warn!("{what}");
+        let begun = self.routes_file.begin(&text).await;
+        let pause = longer(self.begin_again.take().map(|(_, pause)| pause));
+        if let Err(what) = begun {
+            warn!("{what}; trying again");
+            self.begin_again = Some((Instant::now() + pause, pause));
         }
     }
 

@@ -141,8 +141,11 @@ fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure>
 async fn follow(members: &Members, ingress: Option<&mut Ingress>, held: &mut Option<Lease>) -> Infallible {
     match ingress {
         Some(ingress) => {
-            ingress.begin().await;
-            retry_forever(members, async || Box::pin(ingress.session(held)).await).await
+            let session = async || {
+                ingress.begin().await;
+                Box::pin(ingress.session(held)).await
+            };
+            retry_forever(members, session).await
         }
         None => std::future::pending().await,
     }

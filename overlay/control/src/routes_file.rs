@@ -21,6 +21,8 @@ pub struct RoutesFile {
     applied: Option<String>,
     /// Whether the file has changed and the reload has not succeeded yet.
     is_pending: bool,
+    /// Whether the last reload failed.
+    has_failed: bool,
 }
 
 impl RoutesFile {
@@ -31,6 +33,7 @@ impl RoutesFile {
             reload,
             applied: None,
             is_pending: false,
+            has_failed: false,
         }
     }
 
@@ -39,14 +42,15 @@ impl RoutesFile {
         self.file.exists() && !self.is_pending
     }
 
-    /// If there is no file, writes `text` to it and reloads the converter, which cannot start without one. It does not count
-    /// as loaded: that is for [`Self::apply`], which tries again.
+    /// If there is no file, writes `text` to it and reloads the converter, which cannot start without one; reloads it again
+    /// if the last reload failed. The text does not count as loaded: that is for [`Self::apply`].
     pub async fn begin(&mut self, text: &str) -> Result<(), String> {
-        if self.file.exists() {
+        if !self.file.exists() {
+            self.is_pending = true;
+            self.replace(text)?;
+        } else if !self.has_failed {
             return Ok(());
         }
-        self.is_pending = true;
-        self.replace(text)?;
         self.run_reload().await
     }
 
@@ -81,7 +85,13 @@ impl RoutesFile {
         fs::rename(&new, &self.file)
     }
 
-    async fn run_reload(&self) -> Result<(), String> {
+    async fn run_reload(&mut self) -> Result<(), String> {
+        let done = self.reload().await;
+        self.has_failed = done.is_err();
+        done
+    }
+
+    async fn reload(&self) -> Result<(), String> {
         let mut command = Command::new("sh");
         command
             .args(["-c", &self.reload])
@@ -158,6 +168,20 @@ mod tests {
         routes_file.begin("other").await.unwrap();
         assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
         assert_eq!(folder.reloads(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_reload_that_failed_at_the_beginning_is_done_again() {
+        let folder = Folder::new("begin-again");
+        let mut routes_file = folder.routes_file();
+        let works = std::mem::replace(&mut routes_file.reload, "exit 5".into());
+        routes_file.begin("direct").await.unwrap_err();
+        routes_file.reload = works;
+        for _ in 0..2 {
+            routes_file.begin("other").await.unwrap();
+            assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
+            assert_eq!(folder.reloads(), 1);
+        }
     }
 
     #[tokio::test]
