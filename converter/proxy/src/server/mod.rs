@@ -179,7 +179,7 @@ impl Service {
                 biased; // a successor that is ready takes over before another one is started in its place
                 _ = superseded.recv() => if let Some(id) = self.successor_id() { break ShutdownReason::Superseded(id) },
                 _ = hangup.recv() => self.reload().await,
-                _ = hand_over.recv() => self.start_successor(),
+                _ = hand_over.recv() => self.start_successor(&mut superseded).await,
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
                 () = first(&mut terminate, &mut interrupt) => break ShutdownReason::Signalled,
                 _ = look.tick() => if self.is_unused(&mut last_use) { break ShutdownReason::Signalled },
@@ -221,9 +221,9 @@ impl Service {
     }
 
     /// Replaces one that did not get ready.
-    fn start_successor(&mut self) {
+    async fn start_successor(&mut self, superseded: &mut Signal) {
         if let Some(successor) = self.successor.take() {
-            successor.kill();
+            successor.kill_for_another(superseded).await;
         }
         let (ours, others): (Vec<_>, Vec<_>) = self.active.bound.iter().partition(|bound| bound.is_ours);
         let ours: Vec<_> = ours.iter().map(|bound| bound.socket.as_fd()).collect();

@@ -12,15 +12,19 @@
 //!
 //! Listening sockets may also be the service manager's (`sd_listen_fds(3)`).
 
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::task::Poll;
+use std::time::Duration;
 use std::{env, io, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use socket2::Socket;
 use tokio::signal::unix::{self, SignalKind};
+use tokio::time::timeout;
 use tributary_program::{Exit, Failure};
 
 use crate::config::Listen;
@@ -30,6 +34,9 @@ const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
 const SOCKETS: &str = "TRIBUTARY_SOCKETS";
 /// Those that a converter made, and not a service manager.
 const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
+
+/// How long a killed process may take to end, before another one is started all the same.
+const KILLED: Duration = Duration::from_secs(1);
 
 /// The process that takes over.
 #[derive(Debug)]
@@ -85,6 +92,17 @@ impl Successor {
         // One that has ended already is as good.
         let _ = self.child.kill();
         thread::spawn(move || self.child.wait());
+    }
+
+    /// The same, before another one is started: waits for its end, and takes the SIGUSR1 that it may have sent in the last
+    /// moment from `superseded`, which is not the next one's.
+    pub async fn kill_for_another(mut self, superseded: &mut unix::Signal) {
+        let _ = self.child.kill();
+        let ended = timeout(KILLED, self.ended()).await;
+        poll_fn(|cx| Poll::Ready(superseded.poll_recv(cx).is_ready())).await;
+        if ended.is_err() {
+            self.kill();
+        }
     }
 }
 
@@ -253,4 +271,29 @@ fn announced() -> impl Iterator<Item = RawFd> {
     let is_meant = number("LISTEN_PID").and_then(|id| u32::try_from(id).ok()) == Some(process::id());
     let count = number("LISTEN_FDS").filter(|_| is_meant).unwrap_or(0);
     FIRST_PASSED..FIRST_PASSED.saturating_add(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+    use crate::io::loopback;
+
+    /// It is about to serve when it is killed.
+    #[test]
+    fn what_a_killed_successor_has_sent_is_not_the_next_ones() {
+        loopback::block_on(async {
+            let mut superseded = unix::signal(SignalKind::user_defined1()).expect("a handler");
+            let changes = unix::signal(SignalKind::child()).expect("a handler");
+            let mut command = Command::new("sh");
+            command.args(["-c", "kill -USR1 $PPID; echo sent; exec sleep 60"]);
+            let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+            let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+            said.read_line(&mut String::new()).expect("a line");
+            Successor { child, changes }.kill_for_another(&mut superseded).await;
+            let next = timeout(Duration::from_millis(100), superseded.recv()).await;
+            next.expect_err("no other signal");
+        });
+    }
 }
