@@ -102,20 +102,12 @@ def _set_up(gateway: Gateway) -> list[str]:
         wireguard.add_route(settings.interface, settings.lan_prefix)
         if begins6:
             forwarding.forward6(True, changes.hearing or ())
-    return done + _make_room(gateway)
-
-
-def _make_room(gateway: Gateway) -> list[str]:
-    """Have the kernel track what the rules, which are loaded, let routers have; returns what it refused."""
-    found = tracking.changes(gateway.settings.connections)
-    if found:
-        before, noted = {name: now for name, (now, _) in found.items()}, gateway.state.changes
-        gateway.state.note(replace(noted, tracking={**before, **noted.tracking}))
-    return tracking.put({name: needed for name, (_, needed) in found.items()})
+    return done
 
 
 def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
-    """Reconcile the interface with the registry, end rotations, count; returns what was done.
+    """Reconcile the interface with the registry, end rotations, count, have the kernel track enough; returns what was
+    done.
 
     Raises CommandError, exit 69 without an interface.
     """
@@ -133,7 +125,19 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
             done += gateway.registry.revoked.add(name, lost_keys(routers[name], renewed))
             routers[name] = renewed
             rotated.append(name)
-    return done + reconcile(gateway, replace(contents, routers=routers), rotated, always=always)
+    done += reconcile(gateway, replace(contents, routers=routers), rotated, always=always)
+    return done + _make_room(gateway)
+
+
+def _make_room(gateway: Gateway) -> list[str]:
+    """Have the kernel track what the rules, which are loaded, let routers have; returns what it refused, once."""
+    found, noted = tracking.changes(gateway.settings.connections), gateway.state.changes
+    before = {name: now for name, (now, _) in found.items()}
+    is_new = not before.keys() <= noted.tracking.keys()
+    if is_new:
+        gateway.state.note(replace(noted, tracking={**before, **noted.tracking}))
+    refused = tracking.put({name: needed for name, (_, needed) in found.items()})
+    return refused if is_new else []
 
 
 def ended_rotations(routers: Routers, there: Sequence[PeerStatus]) -> list[str]:

@@ -107,6 +107,11 @@ def test_the_throttler_is_tried_until_nothing_is_in_its_way() -> None:
     assert str(int(Exit.UNAVAILABLE)) not in never
 
 
+@pytest.mark.parametrize("service", ["gateway", "gateway-sync"])
+def test_what_sets_the_tracking_of_connections_may(service: str) -> None:
+    assert "ProtectKernelTunables=no" in unit(service).read_text().splitlines()
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_it_keeps_no_capability_that_it_does_not_use(service: str) -> None:
     assert f"\nCapabilityBoundingSet={SERVICES[service][0]}\n" in unit(service).read_text()
