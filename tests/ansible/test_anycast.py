@@ -15,10 +15,13 @@ Name       Proto      Table      State  Since         Info
 anycast4   Static     master4    up     21:09:11.042
 anycast6   Static     master6    up     21:09:11.042
 """
-BGP = """router1    BGP        ---        start  21:09:11.042  Active        Socket: Connection refused
-router2    BGP        ---        up     21:09:12.042  Established
+BGP = """router4_1  BGP        ---        start  21:09:11.042  Active        Socket: Connection refused
+router4_2  BGP        ---        up     21:09:12.042  Established
+router6_3  BGP        ---        up     21:09:12.042  Established
 """
-OSPF = "routers4   OSPF       master4    up     21:09:11.042  Running\n"
+OSPF = """routers4   OSPF       master4    up     21:09:11.042  Running
+routers6   OSPF       master6    up     21:09:11.042  Running
+"""
 
 
 @pytest.mark.parametrize(
@@ -40,12 +43,15 @@ def test_a_node_is_announced_when_all_of_its_protocols_are_up(printed: str, up: 
     [
         (BGP, True),
         (BGP.replace("Established", "OpenConfirm"), False),
+        (BGP.replace("Established", "OpenConfirm", 1), False),
+        (BGP.replace("router6_3", "router4_3"), False),
         (OSPF, True),
         (OSPF.replace("Running", "Alone"), False),
+        (OSPF.replace("Running", "Alone", 1), False),
         ("", False),
     ],
 )
-def test_a_node_is_heard_by_a_router_with_which_a_session_stands(routers: str, heard: bool) -> None:
+def test_a_node_is_heard_by_routers_with_which_a_session_of_each_ip_version_stands(routers: str, heard: bool) -> None:
     assert anycast.is_heard(UP + routers) is heard
 
 
@@ -104,6 +110,7 @@ def bird(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "routers").write_text(BGP)
     play(
         tmp_path / "birdc",
+        f'echo "$*" >>{tmp_path}/asked\n'
         f'case "$1" in enable) echo up >{state} ;; disable) echo down >{state} ;; esac\n'
         f'[ "$1 $2" = "show protocols" ] || exec [ "$2" = \'"anycast*"\' ]\n'
         f'echo "anycast4 Static master4 $(cat {state}) 21:09:11.042"\n'
@@ -129,7 +136,7 @@ def test_a_node_that_no_router_hears_is_not_announced(
     said = capsys.readouterr()
     assert said.out == "no router hears it: `birdc show protocols` says why\n"
     assert said.err.startswith("not announced after 0 s: no router hears it: ")
-    assert anycast.settle(True) is False  # it waits for the router, and goes on offering
+    assert anycast.settle(True, anycast.protocols()) is False  # it waits for the router, and goes on offering
 
 
 def test_who_drains_is_withdrawn_and_stays_so(bird: Path) -> None:
@@ -155,9 +162,9 @@ def test_an_upgrades_own_drain_ends_with_it(bird: Path) -> None:
 
 
 def test_nothing_is_asked_of_bird_that_is_so_already(bird: Path) -> None:
-    assert anycast.settle(True) is False
-    assert anycast.settle(False) is True
-    assert anycast.settle(False) is False
+    assert anycast.settle(True, anycast.protocols()) is False
+    assert anycast.settle(False, anycast.protocols()) is True
+    assert anycast.settle(False, anycast.protocols()) is False
     assert bird.read_text().strip() == "down"
 
 
@@ -185,6 +192,7 @@ def test_the_watch_writes_what_it_has_seen(tmp_path: Path, monkeypatch: pytest.M
         return status["announced"], status["drained"], status["answers"], status["heard"]
 
     assert written([]) == (True, None, True, True)
+    assert (tmp_path / "asked").read_text() == "show protocols\n", "BIRD is asked once"
     (tmp_path / "routers").write_text("")
     assert written([]) == (False, None, True, False)
     (tmp_path / "routers").write_text(OSPF)

@@ -467,6 +467,23 @@ def test_the_only_node_that_is_announced_is_not_drained_for_an_upgrade(
     assert ("gw1.example.net: no other node is announced" in " ".join(done.stdout.split())) is refused
 
 
+@needs_ansible
+@pytest.mark.parametrize(
+    ("addresses", "refused"),
+    [(["192.0.2.1", "192.0.2.2"], True), (["2001:db8:12::1"], True), (["192.0.2.1", "2001:db8:12::1"], False)],
+)
+def test_an_address_of_an_ip_version_that_no_router_speaks_is_refused(
+    addresses: list[str], refused: bool, tmp_path: Path
+) -> None:
+    tasks = every_task(read(ANSIBLE / "roles/anycast/tasks/check.yml"))
+    (task,) = (each for each in tasks if each["name"] == "Refuse an address that no router would hear of")
+    routers = [{"address": address, "as": 65000} for address in addresses]
+    said = {"anycast_routers": routers, "anycast_protocol": "bgp", "anycast_versions": [4, 6]}
+    done = play_task(task, said, "fleet", tmp_path)
+    assert (done.returncode == 2) is refused, done.stdout + done.stderr
+    assert ("anycast_routers must have a router of each IP version" in " ".join(done.stdout.split())) is refused
+
+
 def test_a_node_that_leaves_the_fleet_loses_all_that_made_it_one() -> None:
     tasks = {
         name: list(every_task(read(ANSIBLE / f"roles/anycast/tasks/{name}.yml")))

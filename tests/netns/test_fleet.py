@@ -219,6 +219,13 @@ def test_a_node_that_no_router_hears_is_not_announced(fleet: Fleet) -> None:
             with pytest.raises(CommandError, match="exit code 1"):
                 gateway.anycast("status")
             eventually(lambda: not gateway.status()["announced"] and not gateway.status()["heard"])
+            # By IPv6 alone it is heard.
+            gateway.configure(right.replace("hold time 9;", 'hold time 9; password "wrong";', 1))
+            with fleet.router.changed:
+                assert fleet.router.changed.wait_for(lambda: "gw2" in fleet.router.now[6], 15)
+            with pytest.raises(CommandError, match="exit code 1"):
+                gateway.anycast("status")
+            assert not gateway.status()["heard"]
         finally:
             gateway.configure(right)
     gateway.anycast("status")

@@ -65,14 +65,24 @@ class Health:
 
 def is_up(printed: str) -> bool:
     """Whether ``birdc show protocols`` has printed protocols, all of which are up."""
-    states = [words[3] for words in map(str.split, printed.splitlines()) if words and words[0].startswith("anycast")]
+    states = [words[3] for words in _protocols(printed, "anycast")]
     return bool(states) and all(state == "up" for state in states)
 
 
 def is_heard(printed: str) -> bool:
-    """Whether a router listens, by the same: BGP says "Established", OSPF "Running" once a neighbour is full."""
-    routers = [words for words in map(str.split, printed.splitlines()) if words and words[0].startswith("router")]
-    return any(words[5:6] in (["Established"], ["Running"]) for words in routers)
+    """Whether a router of each IP version that is announced listens, by the same.
+
+    BGP says "Established", OSPF "Running" once a neighbour is full.
+    """
+    versions = [words[0].removeprefix("anycast") for words in _protocols(printed, "anycast")]
+    listens = [words[0] for words in _protocols(printed, "router") if words[5:6] in (["Established"], ["Running"])]
+    of_version = [any(name.startswith((f"router{each}_", f"routers{each}")) for name in listens) for each in versions]
+    return bool(versions) and all(of_version)
+
+
+def _protocols(printed: str, name: str) -> Iterator[Sequence[str]]:
+    """The lines of the protocols whose names begin so, as words."""
+    return (words for words in map(str.split, printed.splitlines()) if words and words[0].startswith(name))
 
 
 def answers(address: str, port: int) -> bool:
@@ -113,9 +123,9 @@ def _printed(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def settle(wanted: bool) -> bool:
-    """Switch the announcement on or off if it is not so already; returns whether something was changed."""
-    if is_up(protocols()) == wanted:
+def settle(wanted: bool, printed: str) -> bool:
+    """Switch the announcement on or off unless it is so by ``printed``; returns whether something was changed."""
+    if is_up(printed) == wanted:
         return False
     bird("enable" if wanted else "disable")
     return True
@@ -130,9 +140,10 @@ def watch(proxies: Sequence[tuple[str, int]], most: int, interval: float) -> NoR
         wanted = health.well and reason is None
         now, before, heard = None, heard, False
         try:
-            if settle(wanted):
+            printed = protocols()
+            if settle(wanted, printed):
                 print(_said(wanted, reason), flush=True)
-            heard = is_heard(protocols())
+            heard = is_heard(printed)
             now = wanted and heard
         except Silent as error:
             print(error, file=sys.stderr, flush=True)
