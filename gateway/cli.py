@@ -42,8 +42,8 @@ _UP = """\
 Creates the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and
 the rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for
 IPv6. Where these were off, packets are forwarded from and to tunnels only. What exists already is not changed. The
-kernel then tracks at least 64 times 'connections' (net.netfilter.nf_conntrack_max), silent ones of TCP for 124 minutes
-in place of five days. 'down' puts these back.
+kernel then tracks at least 64 times 'connections' and what ended lately (net.netfilter.nf_conntrack_max): of TCP,
+silent ones for 124 minutes in place of five days, ended ones for 10 seconds in place of 120. 'down' puts these back.
 """
 
 _SYNC = """\

@@ -96,6 +96,11 @@ def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
             yield _Forward(router.number, address, router.forward)
 
 
+def most_begun(seconds: int) -> int:
+    """How many connections of a router begin within some seconds at most."""
+    return _BEGUN["burst"] + _BEGUN["rate"] * seconds
+
+
 def without_seen(listing: str) -> str:
     """The kernel's ``listing`` of the table without what packets have put into dynamic sets, and how much that is."""
     return _SEEN.sub(r"\1", _COUNTED.sub("", listing))

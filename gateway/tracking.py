@@ -1,30 +1,31 @@
 """How many connections this network namespace tracks, and for how long silent ones of TCP."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tributary.kernel import sysctl
 from tributary.settings.errors import CommandError
 
 _MOST = "net/netfilter/nf_conntrack_max"
-_SILENT = "net/netfilter/nf_conntrack_tcp_timeout_established"
-_KERNEL_DEFAULT, _LONG_ENOUGH = 432_000, 7_440
-"""Seconds: five days, in which many that are long dead would count, and the least of RFC 5382 (REQ-5)."""
+_CLOSED = "net/netfilter/nf_conntrack_tcp_timeout_time_wait"
+_TIMEOUTS = {"net/netfilter/nf_conntrack_tcp_timeout_established": (432_000, 7_440), _CLOSED: (120, 10)}
+"""Seconds by default, and here. Of silent connections: five days, in which many that are long dead would count, and the
+least of RFC 5382 (REQ-5). Of those that have ended, which no limit of the rules counts (nf_conncount.c,
+already_closed): as long as the kernel keeps those that were reset.
+"""
 _ROUTERS = 64
 """So many that have all of their connections leave none for others."""
 
 
-def changes(connections: int) -> Mapping[str, tuple[int, int]]:
-    """The settings to change, each with its value and the one it needs if a router may have so many ``connections``.
+def changes(connections: int, begun: Callable[[int], int]) -> Mapping[str, tuple[int, int]]:
+    """The settings to change, each with its value and the one it needs if a router may have so many ``connections``,
+    and may have ``begun`` so many within some seconds.
 
     A time-out that is not the kernel's default is somebody's choice.
     """
-    found = {}
-    most, silent = sysctl.number(_MOST), sysctl.number(_SILENT)
-    if most is not None and most < _ROUTERS * connections:
-        found[_MOST] = (most, _ROUTERS * connections)
-    if silent == _KERNEL_DEFAULT:
-        found[_SILENT] = (silent, _LONG_ENOUGH)
-    return found
+    found = {name: times for name, times in _TIMEOUTS.items() if sysctl.number(name) == times[0]}
+    closed = found[_CLOSED][1] if _CLOSED in found else sysctl.number(_CLOSED) or 0
+    most, needed = sysctl.number(_MOST), _ROUTERS * (connections + begun(closed))
+    return found if most is None or most >= needed else {_MOST: (most, needed), **found}
 
 
 def put(values: Mapping[str, int]) -> list[str]:

@@ -131,7 +131,7 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
 
 def _make_room(gateway: Gateway) -> list[str]:
     """Have the kernel track what the rules, which are loaded, let routers have; returns what it refused, once."""
-    found, noted = tracking.changes(gateway.settings.connections), gateway.state.changes
+    found, noted = tracking.changes(gateway.settings.connections, rules.most_begun), gateway.state.changes
     before = {name: now for name, (now, _) in found.items()}
     is_new = not before.keys() <= noted.tracking.keys()
     if is_new:

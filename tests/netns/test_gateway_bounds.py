@@ -127,6 +127,28 @@ def test_silent_connections_are_forgotten_after_two_hours_while_the_gateway_is_u
     assert seconds() == 86_400
 
 
+@needs("conntrack")
+def test_connections_that_have_ended_do_not_fill_what_the_kernel_tracks(bounded: World) -> None:
+    """No limit counts them, and the kernel would keep each for two minutes."""
+    berlin = bounded.enter("berlin")
+    with listening(bounded.server, SERVER, 80) as service:
+        for _ in range(2 * FEW):
+            with bounded.house.connect(berlin, SERVER, 80) as client:
+                service.accept()[0].close()
+                assert client.recv(1) == b""
+        lines = bounded.gate.run("conntrack", "-L", "--proto", "tcp", "--orig-src", berlin).splitlines()
+    seconds = [int(line.split()[2]) for line in lines if "TIME_WAIT" in line]
+    assert len(seconds) > FEW and max(seconds) <= 10
+
+
+def test_what_the_kernel_refuses_to_track_is_said_once(gateway: World) -> None:
+    """The most of all belongs to the whole machine."""
+    gateway.write(connections=65536)
+    gateway.gateway("down")
+    assert "net.netfilter.nf_conntrack_max cannot be set" in gateway.notes("up")
+    assert "nf_conntrack_max" not in gateway.notes("sync")
+
+
 @pytest.mark.parametrize("version", [4, 6])
 def test_mail_between_servers_does_not_leave_from_homes_unless_the_settings_open_it(
     bounded: World, version: int

@@ -1,48 +1,60 @@
 """What a gateway changes of the kernel's settings for tracked connections, and what it leaves."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from gateway import tracking
+from gateway import rules, tracking
 from gateway.state import Changes, State
 from tributary.kernel import sysctl
 
 MOST = "net/netfilter/nf_conntrack_max"
 SILENT = "net/netfilter/nf_conntrack_tcp_timeout_established"
-Kernel = Callable[[int, int], None]
+CLOSED = "net/netfilter/nf_conntrack_tcp_timeout_time_wait"
+Kernel = Callable[[int, int, int], None]
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """Has the kernel's settings be these."""
 
-    def has(most: int, silent: int) -> None:
-        (tmp_path / MOST).write_text(f"{most}\n")
-        (tmp_path / SILENT).write_text(f"{silent}\n")
+    def has(most: int, silent: int, closed: int) -> None:
+        for name, value in ((MOST, most), (SILENT, silent), (CLOSED, closed)):
+            (tmp_path / name).write_text(f"{value}\n")
 
     (tmp_path / MOST).parent.mkdir(parents=True)
     monkeypatch.setattr(sysctl, "ROOT", tmp_path)
     return has
 
 
+def changes(connections: int = 4096) -> Mapping[str, tuple[int, int]]:
+    return tracking.changes(connections, rules.most_begun)
+
+
 def test_a_small_machine_tracks_as_many_as_homes_may_have(kernel: Kernel) -> None:
-    kernel(7680, 432_000)
-    assert tracking.changes(4096) == {MOST: (7680, 262_144), SILENT: (432_000, 7440)}
-    assert tracking.put({MOST: 262_144, SILENT: 7440}) == []
-    assert tracking.changes(4096) == {}
+    """And those that ended lately, which no limit counts: 200 a second, and 1000 at once."""
+    kernel(7680, 432_000, 120)
+    assert changes() == {MOST: (7680, 64 * (4096 + 3000)), SILENT: (432_000, 7440), CLOSED: (120, 10)}
+    assert tracking.put({name: needed for name, (_, needed) in changes().items()}) == []
+    assert changes() == {}
+    assert changes(8192) == {MOST: (64 * (4096 + 3000), 64 * (8192 + 3000))}
 
 
 def test_what_is_enough_or_somebodys_choice_stays(kernel: Kernel) -> None:
-    kernel(1_000_000, 86_400)
-    assert tracking.changes(4096) == {}
+    kernel(1_000_000, 86_400, 30)
+    assert changes() == {}
+
+
+def test_ended_connections_that_somebody_keeps_for_longer_have_room(kernel: Kernel) -> None:
+    kernel(500_000, 86_400, 60)
+    assert changes() == {MOST: (500_000, 64 * (4096 + 13_000))}
 
 
 def test_what_cannot_be_changed_is_named_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysctl, "ROOT", tmp_path / "missing")
-    assert tracking.changes(4096) == {}
+    assert changes() == {}
     (note,) = tracking.put({MOST: 262_144})
     assert "net.netfilter.nf_conntrack_max" in note and "262144" in note
 
