@@ -321,7 +321,7 @@ def _image(inputs: Inputs) -> Package:
             *(content.command(each, module) for each, module in commands.items()),
             # Called by RAUC and by hooks of the kernel (image/make/firmware.py).
             content.command("firmware-slots", "image.upgrade.firmware", "usr/lib/tributary"),
-            *content.files(inputs, name, "image/*/tributary-*.service", "debs/*/tributary-image.*"),
+            *content.files(inputs, name, "image/*/tributary-*.service", "image/*/*.d/*", "debs/*/tributary-image.*"),
             *content.files(inputs, name, "image/firstboot/tributary.toml"),
             *(file for each in commands for file in content.files(inputs, name, f"debs/man/{each}.8")),
             *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),

@@ -107,6 +107,15 @@ def test_the_throttler_is_tried_until_nothing_is_in_its_way() -> None:
     assert str(int(Exit.UNAVAILABLE)) not in never
 
 
+@pytest.mark.parametrize("folder", ["gateway/systemd", "image/firstboot"])
+def test_rules_that_a_start_of_nftables_has_flushed_are_loaded_again(folder: str) -> None:
+    (drop_in,) = (ROOT / folder / "nftables.service.d").iterdir()
+    service = f"{drop_in.stem}.service"
+    again = f"ExecStartPost=-/usr/bin/systemctl --no-block try-reload-or-restart {service}"
+    assert again in drop_in.read_text().splitlines()
+    assert "\nExecReload=" in (ROOT / folder / service).read_text()
+
+
 @pytest.mark.parametrize("service", ["gateway", "gateway-sync"])
 def test_what_sets_the_tracking_of_connections_may(service: str) -> None:
     assert "ProtectKernelTunables=no" in unit(service).read_text().splitlines()
