@@ -191,7 +191,7 @@ class Registry:
     def _revoked_days(self) -> tuple[Mapping[str, str], str]:
         """When each key was revoked, and why that is not known: no damaged file keeps all routers out."""
         try:
-            return self.revoked.days(), ""
+            return self.revoked.days(), self.revoked.lost
         except CommandError as failure:
             return {}, str(failure)
 

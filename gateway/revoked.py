@@ -24,6 +24,13 @@ class RevokedKeys:
         entries = StateFile(self.path).read(_entries) or []
         return {key: entry["day"] for entry in entries for key in entry["keys"]}
 
+    @property
+    def lost(self) -> str:
+        """What is not known any more: a damaged list makes room for the next entry."""
+        broken = StateFile(self.path).broken
+        text = f"{broken}: what it has is not refused: add it to {self.path.name}, or remove it"
+        return text if broken.exists() else ""
+
     def add(self, router: str, keys: Collection[str]) -> list[str]:
         """Add the keys of a router; returns what failed: it has to be out also where nothing can be written."""
         notes: list[str] = []

@@ -54,13 +54,17 @@ class StateFile:
                 Exit.SYSTEM, f"{self._path}: cannot be read ({error!r}): correct it or remove it"
             ) from error
 
+    @property
+    def broken(self) -> Path:
+        """Where a damaged one goes."""
+        return self._path.with_name(f"{self._path.name}.broken")
+
     def _rename_broken(self) -> str:
-        broken = self._path.with_name(f"{self._path.name}.broken")
         try:
-            self._path.rename(broken)
+            self._path.rename(self.broken)
         except OSError as error:
-            return f"it cannot be renamed to {broken.name}: {error.strerror}"
-        return f"it is renamed to {broken.name}"
+            return f"it cannot be renamed to {self.broken.name}: {error.strerror}"
+        return f"it is renamed to {self.broken.name}"
 
     def replace(self, document: object) -> None:
         """Replace the document; raises CommandError, exit 71."""

@@ -132,6 +132,15 @@ def test_a_damaged_list_keeps_no_router_out_and_is_named(gateway: Gateway, regis
     notes = enrolment.revoke(gateway, "berlin")
     assert any("renamed to revoked.json.broken" in note for note in notes)
     assert set(registry.revoked.days()) == set(router(1).keys)
+    (note,) = registry.look().notes
+    assert "revoked.json.broken: what it has is not refused" in note and "copies of revoked routers' files" in note
+    registry.write("berlin", router(1))
+    assert list(registry.look().faults) == ["berlin"], "what was revoked since then stays out"
+    registry.revoke("berlin", {})
+    with pytest.raises(CommandError, match=r"revoked\.json\.broken: .*: add it to revoked\.json, or remove it"):
+        registry.read()
+    registry.revoked.path.with_name("revoked.json.broken").unlink()
+    assert list(registry.read()) == ["paris"] and registry.look().notes == []
 
 
 def test_who_is_revoked_is_out_also_where_the_list_cannot_be_written(gateway: Gateway, registry: Registry) -> None:
