@@ -151,7 +151,7 @@ impl ElectedController<'_> {
         for table in changed {
             match self.publish_one(&table).await? {
                 Ok(bytes) => {
-                    self.budget.spend(bytes);
+                    self.budget.spend(bytes, Instant::now());
                     self.published.insert(table.ingress.clone(), table);
                 }
                 Err(refusal) => refused.push(refusal),
@@ -193,7 +193,7 @@ impl ElectedController<'_> {
 /// alive.
 async fn published_tables(store: &Store, budget: &mut WriteBudget) -> Result<TableSet, SessionError> {
     let (mut found, listed) = (TableSet::new(), published::tables(store).await?);
-    budget.spend_at_least(listed.iter().map(|(_, _, bytes)| bytes).sum());
+    budget.spend_at_least(listed.iter().map(|(_, _, bytes)| bytes).sum(), Instant::now());
     for (ingress, table, _) in listed {
         match table {
             Ok(table) => drop(found.insert(ingress, table)),

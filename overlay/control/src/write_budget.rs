@@ -18,24 +18,30 @@ impl WriteBudget {
         Self { spent: 0, since: now }
     }
 
-    /// Counts what was written.
-    pub fn spend(&mut self, bytes: u64) {
+    /// Counts what was written by `now`.
+    pub fn spend(&mut self, bytes: u64, now: Instant) {
+        self.regain(now);
         self.spent = self.spent.saturating_add(bytes);
     }
 
-    /// Counts what others wrote, at an unknown time, of which this process may have counted some itself.
-    pub fn spend_at_least(&mut self, bytes: u64) {
+    /// Counts what others wrote, at an unknown time before `now`, of which this process may have counted some itself.
+    pub fn spend_at_least(&mut self, bytes: u64, now: Instant) {
+        self.regain(now);
         self.spent = self.spent.max(bytes);
     }
 
     /// How long to write nothing more.
     pub fn pause(&mut self, now: Instant) -> Duration {
-        let seconds = now.duration_since(self.since).as_secs();
-        self.since += Duration::from_secs(seconds);
-        let regained = seconds.saturating_mul(BYTES_PER_SECOND);
-        self.spent = self.spent.saturating_sub(regained);
+        self.regain(now);
         let over = self.spent.saturating_sub(BURST_BYTES);
         Duration::from_secs(over.div_ceil(BYTES_PER_SECOND))
+    }
+
+    /// What was not used until `now` makes up for what was spent before, and for nothing that is spent later.
+    fn regain(&mut self, now: Instant) {
+        let seconds = now.duration_since(self.since).as_secs();
+        self.since += Duration::from_secs(seconds);
+        self.spent = self.spent.saturating_sub(seconds.saturating_mul(BYTES_PER_SECOND));
     }
 }
 
@@ -50,7 +56,7 @@ mod tests {
         // All tables of 1,000 nodes, again and again.
         let (all, mut written) = (100 << 20, 0);
         let write = |budget: &mut WriteBudget, now| {
-            budget.spend(all);
+            budget.spend(all, now);
             budget.pause(now)
         };
         assert_eq!(write(&mut budget, now), Duration::ZERO);
@@ -69,12 +75,21 @@ mod tests {
         let begin = Instant::now();
         let mut budget = WriteBudget::new(begin);
         for _ in 0..9 {
-            budget.spend_at_least(BURST_BYTES);
+            budget.spend_at_least(BURST_BYTES, begin);
             assert_eq!(budget.pause(begin), Duration::ZERO);
         }
-        budget.spend(10 * BYTES_PER_SECOND);
+        budget.spend(10 * BYTES_PER_SECOND, begin);
         assert_eq!(budget.pause(begin), Duration::from_secs(10));
-        budget.spend_at_least(BURST_BYTES);
+        budget.spend_at_least(BURST_BYTES, begin);
         assert_eq!(budget.pause(begin), Duration::from_secs(10));
+    }
+    #[test]
+    fn a_day_as_a_standby_makes_up_for_nothing_that_is_written_afterwards() {
+        let begin = Instant::now();
+        let elected = begin + Duration::from_secs(86_400);
+        let mut budget = WriteBudget::new(begin);
+        budget.spend_at_least(BURST_BYTES, elected);
+        budget.spend(10 * BYTES_PER_SECOND, elected);
+        assert_eq!(budget.pause(elected), Duration::from_secs(10));
     }
 }
