@@ -268,6 +268,25 @@ def test_an_address_that_changes_takes_the_place_of_the_one_before(
     assert endpoints.read_text() == '{"id": 7, "address": "10.0.0.1"}\n'
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"local": 5, "routes": []}'])
+def test_a_damaged_list_of_what_was_set_is_named_and_everything_set(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path / "ip", IP)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
+    (tmp_path / "set.json").write_text(text)
+    assert anycast.main(["addresses", "--shared", "198.51.100.80"]) == 0
+    assert f"{tmp_path}/set.json: cannot be read" in capsys.readouterr().err
+    assert "address replace 198.51.100.80/32 dev lo" in (tmp_path / "ip.log").read_text()
+    assert json.loads((tmp_path / "set.json").read_text()) == {"local": ["198.51.100.80"], "routes": []}
+
+
+def test_what_a_start_that_failed_has_set_is_known_to_the_next_one() -> None:
+    unit = (ANSIBLE / "roles/anycast/templates/tributary-anycast-addresses.service.j2").read_text()
+    assert "\nRuntimeDirectoryPreserve=yes\n" in unit
+
+
 def test_an_address_that_the_kernel_does_not_take_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,12 +157,16 @@ def watch(proxies: Sequence[tuple[str, int]], most: int, interval: float) -> NoR
 def write_status(status: Mapping[str, object]) -> None:
     """Replace the file, for readers that are there at any time."""
     try:
-        new = STATUS.with_suffix(".new")
-        new.write_text(json.dumps(status))
-        new.chmod(0o644)
-        new.replace(STATUS)
+        _replace(STATUS, status)
     except OSError as error:
         print(f"{STATUS}: cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+
+
+def _replace(path: Path, document: Mapping[str, object]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(document))
+    new.chmod(0o644)
+    new.replace(path)
 
 
 def _said(wanted: bool, reason: str | None) -> str:
@@ -277,7 +281,7 @@ def set_addresses(shared: Sequence[str], own: Sequence[str], others: Sequence[st
     for words in found.without(wanted):
         with suppress(Silent):  # it is gone already
             _printed(["ip", *words.split()])
-    ADDRESSES.write_text(json.dumps({"local": wanted.local, "routes": wanted.routes}))
+    _replace(ADDRESSES, {"local": wanted.local, "routes": wanted.routes})
     for words in wanted.beside(found):
         _printed(["ip", *words.split()])
     return 0
@@ -286,9 +290,20 @@ def set_addresses(shared: Sequence[str], own: Sequence[str], others: Sequence[st
 def _found() -> Addresses:
     printed = json.loads(_printed(["ip", "-j", "mptcp", "endpoint", "show"]) or "[]")
     endpoints = {each["id"]: each["address"] for each in printed if each["id"] in _ENDPOINTS}
-    before = json.loads(ADDRESSES.read_text()) if ADDRESSES.exists() else {"local": [], "routes": []}
-    local = dict.fromkeys([*before["local"], *endpoints.values()])
-    return Addresses(list(local), endpoints, before["routes"])
+    before, routes = _set_before()
+    return Addresses(list(dict.fromkeys([*before, *endpoints.values()])), endpoints, routes)
+
+
+def _set_before() -> tuple[list[str], list[str]]:
+    """The addresses on lo and the local routes that an earlier call has set, as far as that is known."""
+    try:
+        before = json.loads(ADDRESSES.read_text())
+        return list(map(str, before["local"])), list(map(str, before["routes"]))
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        print(f"{ADDRESSES}: cannot be read ({error!r}): what it names may stay on lo", file=sys.stderr)
+        return [], []
 
 
 def withdraw() -> int:
