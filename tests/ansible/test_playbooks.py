@@ -502,6 +502,10 @@ def test_a_node_that_leaves_the_fleet_loses_all_that_made_it_one() -> None:
     (stopped,) = (task["loop"] for task in tasks["leave"] if "ansible.builtin.systemd" in task)
     (removed,) = (task["loop"] for task in tasks["leave"] if "ansible.builtin.file" in task)
     assert (written - set(removed), set(stopped)) == (set(), set(started))
+    # A run that is broken off loses its handlers, and the next one finds fewer units.
+    assert not [task for task in tasks["leave"] if "notify" in task]
+    (condition,) = (task["when"] for task in tasks["leave"] if "ansible.builtin.systemd" in task)
+    assert condition == "item not in anycast_units_gone"
     # The program is found by another run as long as something else may be left.
     (looked,) = (task["ansible.builtin.stat"]["path"] for task in tasks["main"] if "ansible.builtin.stat" in task)
     assert removed[-1] == looked
