@@ -13,7 +13,10 @@ from typing import Any
 _EVERYWHERE = ("[::]", "0.0.0.0")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _TABLE = re.compile(r"^(?:table |\*)(?P<name>[^{\n]*\w)", re.MULTILINE)
-_TRACKING = re.compile(r"\bct state\b|\bconntrack\b|\b[ds]nat\b|\bmasquerade\b|\bredirect (?:--)?to\b", re.IGNORECASE)
+_TRACKING = re.compile(
+    r"\bct state\b|\bconntrack\b|-m state\b|\b[ds]nat\b|\bmasquerade\b|\bredirect (?:--)?to\b", re.IGNORECASE
+)
+_LETS_UNTRACKED_IN = re.compile(r"^[^#\"\n]*\buntracked\b[^\"\n]*\baccept\b", re.MULTILINE | re.IGNORECASE)
 _PACKAGE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<architecture>[^_]+)\.deb")
 
 
@@ -45,7 +48,7 @@ def covers(networks: Iterable[str], address: str) -> bool:
 def tables_that_track(rules: str) -> list[str]:
     """The tables in what nft(8) and iptables-save(8) list that need TCP to be tracked, except the playbook's own."""
     tables = re.split(r"^(?=table |\*)", rules, flags=re.MULTILINE)
-    found = [table for table in tables if _TRACKING.search(table) and "untracked" not in table.lower()]
+    found = [table for table in tables if _TRACKING.search(table) and not _LETS_UNTRACKED_IN.search(table)]
     names = (match["name"] for table in found if (match := _TABLE.match(table)))
     return [name for name in dict.fromkeys(names) if name != "inet tributary-firewall"]
 

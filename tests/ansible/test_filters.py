@@ -111,6 +111,10 @@ COMMIT
         (DOCKER + UFW, ["ip nat", "filter"]),
         (UFW.replace("-m conntrack --ctstate RELATED,ESTABLISHED", "-p tcp --dport 22"), []),
         (NFTABLES_CONF.replace("established,", "established,untracked,"), []),
+        (NFTABLES_CONF.replace("tcp dport 22 accept", "ct state untracked drop"), ["inet filter"]),
+        (NFTABLES_CONF.replace("22 accept", '22 accept comment "untracked, accept"'), ["inet filter"]),
+        (UFW.replace("-m conntrack --ctstate", "-m state --state"), ["filter"]),
+        (UFW.replace("RELATED,", "UNTRACKED,RELATED,"), []),
         (OWN + "table ip mine {\n\tchain to {\n\t\ttcp dport 80 redirect to :3130\n\t}\n}\n", ["ip mine"]),
     ],
 )
