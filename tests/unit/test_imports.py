@@ -1,13 +1,13 @@
 """Which room may import from which, and that no two modules import each other."""
 
 import ast
-import os
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from tests import golden
 from tributary.paths import ROOT
 
 BELOW: dict[str, set[str]] = {
@@ -96,14 +96,11 @@ def picture() -> str:
 
 
 def test_the_architectures_picture_is_the_code() -> None:
-    """REMAKE_GOLDEN=1 draws it anew."""
+    """REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_imports.py draws it anew."""
     before, found, rest = PAGE.read_text().partition("```mermaid\ngraph TD\n")
     assert found
-    shown, end, after = rest.partition("```\n")
-    if "REMAKE_GOLDEN" in os.environ:
-        PAGE.write_text(before + found + picture() + end + after)
-    else:
-        assert shown == picture(), "REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_imports.py"
+    _, end, after = rest.partition("```\n")
+    golden.compare(PAGE, before + found + picture() + end + after)
 
 
 USE = "use crate::"

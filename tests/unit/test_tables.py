@@ -5,7 +5,6 @@ or some of them. To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_tables.py
 """
 
-import os
 import re
 from collections.abc import Iterator
 from enum import Enum
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from pydantic.fields import FieldInfo
 
+from tests import golden
 from tributary.api.documents import Document
 from tributary.paths import ROOT
 from tributary.settings.files import Settings
@@ -103,10 +103,7 @@ def made(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_table_says_what_the_settings_take(page: Path) -> None:
-    text = made(page)
-    if os.environ.get("REMAKE_GOLDEN"):
-        page.write_text(text)
-    assert page.read_text() == text
+    golden.compare(page, made(page))
 
 
 def test_there_are_such_tables() -> None:

@@ -1,4 +1,4 @@
-"""The rules, as text to read.
+"""The rules, as text to read: the plain ones whole, and of others what differs.
 
 To make them anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/gateway/test_rules.py
 """
@@ -14,6 +14,7 @@ import pytest
 from gateway import dns, rules
 from gateway.registry import Routers
 from gateway.settings import GatewaySettings
+from tests import golden
 from tests.unit.gateway.house import router
 from tributary.kernel import connections
 from tributary.settings.files import check
@@ -47,25 +48,30 @@ ROUTERS: dict[str, Routers] = {
 
 
 FOR_TUNNELS = {"plain": [4], "translated": [4, 6]}
+BASES = dict.fromkeys(CASES, "plain") | {"translated": "routed"}
+"""The case from which each differs."""
 
 
 def settings(case: str) -> GatewaySettings:
     return check({"name": "gateway.example.net", **CASES[case]}, GatewaySettings, case)
 
 
+def text(case: str) -> str:
+    return rules.text(settings(case), ROUTERS.get(case, {}), FOR_TUNNELS.get(case, []))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_rules_are_the_golden_ones(case: str) -> None:
-    file = GOLDEN / f"{case}.nft"
-    text = rules.text(settings(case), ROUTERS.get(case, {}), FOR_TUNNELS.get(case, []))
-    if os.environ.get("REMAKE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text()
+    if case == BASES[case]:
+        golden.compare(GOLDEN / f"{case}.nft", text(case))
+    else:
+        golden.compare(GOLDEN / f"{case}.diff", golden.differences(text(BASES[case]), text(case)))
 
 
 @pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
 @pytest.mark.parametrize("case", CASES)
 def test_nft_takes_them(case: str) -> None:
-    subprocess.run(["nft", "--check", "--file", GOLDEN / f"{case}.nft"], check=True)
+    subprocess.run(["nft", "--check", "--file", "-"], input=text(case), text=True, check=True)
 
 
 def test_no_setting_opens_what_nobody_may_reach() -> None:
