@@ -51,12 +51,9 @@ class Reader:
         """The message, and what came behind it."""
         came = self.take(upstream, 4)
         self.check_header(came[:4])
-        size = self.size(came)
+        size = came[1] * 4
         came = self.take(upstream, size, came)
         return self.parse(came[:size]), came[size:]
-
-    def size(self, came: bytes) -> int:
-        return came[1] * 4
 
     def take(self, upstream: socket.socket, size: int, came: bytes = b"") -> bytes:
         """At least `size` bytes."""
@@ -113,9 +110,6 @@ class Reader:
     def malformed(self, request: Request) -> Refused:
         return Refused(1, self.echo(request))
 
-    def unsupported(self, request: Request) -> Refused:
-        return Refused(2, self.echo(request))
-
     def echo(self, request: Request) -> bytes:
         """As much of the message as fits behind the fixed header and the Error TLV's first word (figure 23)."""
         return b"\0" + request.raw[: (255 - 2) * 4]
@@ -131,7 +125,7 @@ class Reader:
         readers[kind](request, value)
 
     def unknown(self, request: Request, kind: int) -> None:  # noqa: ARG002
-        raise self.unsupported(request)
+        raise Refused(2, self.echo(request))
 
     def duplicate(self, request: Request, kind: int) -> None:  # noqa: ARG002
         raise self.malformed(request)

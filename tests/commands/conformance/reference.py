@@ -203,9 +203,6 @@ class Converter(Reader, Relay):
         if not cookie:
             subprocess.run(["ip", "tcp_metrics", "flush"], capture_output=True, check=False)
         # With the server's cookie in the kernel's memory, connect() is put off until there are data to send with it.
-        self.fast_open(downstream)
-
-    def fast_open(self, downstream: socket.socket) -> None:
         downstream.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
 
     def why(self, downstream: socket.socket, error: OSError) -> Refused:
@@ -242,11 +239,8 @@ class Converter(Reader, Relay):
         return 1 + len(body) // 4
 
     def encode(self, kind: int, value: bytes) -> bytes:
-        padded = value + self.padding(kind, value)
+        padded = value + bytes(-(2 + len(value)) % 4)
         return bytes([kind, (2 + len(padded)) // 4]) + padded
-
-    def padding(self, kind: int, value: bytes) -> bytes:  # noqa: ARG002
-        return bytes(-(2 + len(value)) % 4)
 
     def reply(self, request: Request, downstream: socket.socket | None) -> bytes:
         tlvs: list[tuple[int, bytes]] = []

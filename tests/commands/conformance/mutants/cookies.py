@@ -1,10 +1,10 @@
-from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
-from tests.commands.conformance.reading import Refused, Request
+from tests.commands.conformance.mutants.mutant import ANY, behind_connect, lenient, mutant, simple
+from tests.commands.conformance.reading import Refused
 from tests.commands.conformance.reference import Converter
 
 simple(
     "CookieWithoutZero",
-    only("missing-cookie"),
+    "missing-cookie",
     missing_cookie=lambda self, client: Refused(3, b"\1" + self.cookie_for(client)),
 )
 
@@ -20,18 +20,12 @@ class CookiesForTwoUses(Converter):
         return super().missing_cookie(client)
 
 
-@mutant("cookie-behind-connect")
-class WantsCookieFirst(Converter):
-    def cookie(self, request: Request, value: bytes) -> None:
-        if request.address is None:
-            super().cookie(request, value)
-
-
-simple("AnyCookieDoes", only("wrong-cookie", "cookie-of-another-address"), is_valid=lambda *_: True)
+lenient("WantsCookieFirst", "cookie-behind-connect", demand="cookie", where=behind_connect)
+simple("AnyCookieDoes", "wrong-cookie", "cookie-of-another-address", is_valid=lambda *_: True)
 simple(
     "LooksAtHalfTheCookie",
-    only("wrong-cookie"),
+    "wrong-cookie",
     is_valid=lambda self, cookie, client: cookie[:8] == self.cookie_for(client)[:8],
 )
-simple("OtherErrorForWrongCookie", only("wrong-cookie", "cookie-of-another-address"), wrong_cookie=lambda _: Refused(1))
-simple("OneCookieForAll", only("cookie-of-another-address"), cookie_for=lambda _, __: b"the same for all")
+simple("OtherErrorForWrongCookie", "wrong-cookie", "cookie-of-another-address", wrong_cookie=lambda _: Refused(1))
+simple("OneCookieForAll", "cookie-of-another-address", cookie_for=lambda _, __: b"the same for all")

@@ -1,6 +1,6 @@
 import socket
 
-from tests.commands.conformance.mutants.mutant import mutant, only, refuse, simple
+from tests.commands.conformance.mutants.mutant import mutant, refuse, simple
 from tests.commands.conformance.reading import Refused, Request
 from tests.commands.conformance.reference import Converter
 
@@ -29,10 +29,11 @@ class RemembersRefusals(Converter):
 
 simple(
     "Error96WithValue",
-    only("connection-reset", "connection-reset-extended"),
+    "connection-reset",
+    "connection-reset-extended",
     reset_by_server=lambda _: Refused(96, b"\1"),
 )
-simple("TakesICMPForReset", only("destination-unreachable"), whole=True, icmp_code=lambda *_: None)
-simple("Error97WithoutCode", only("destination-unreachable"), whole=True, unreachable=lambda *_: Refused(97))
-simple("OtherErrorForForbidden", only("forbidden-destination"), forbid=lambda _: refuse(65))
-simple("Error32WithValue", only("forbidden-destination"), forbid=lambda _: refuse(32, b"\x20"))
+simple("TakesICMPForReset", "destination-unreachable", whole=True, icmp_code=lambda *_: None)
+simple("Error97WithoutCode", "destination-unreachable", whole=True, unreachable=lambda *_: Refused(97))
+simple("OtherErrorForForbidden", "forbidden-destination", forbid=lambda _: refuse(65))
+simple("Error32WithValue", "forbidden-destination", forbid=lambda _: refuse(32, b"\x20"))

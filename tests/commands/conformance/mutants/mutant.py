@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.commands.conformance.reading import Refused
+from tests.commands.conformance.reading import Refused, Request
 from tests.commands.conformance.reference import Converter
 
 ANY = frozenset({"*"})
@@ -48,8 +48,7 @@ def mutant(
 
 def simple(
     name: str,
-    fails: frozenset[str],
-    *,
+    *fails: str,
     base: type[Converter] = Converter,
     may_fail: frozenset[str] = frozenset(),
     whole: bool = False,
@@ -57,11 +56,33 @@ def simple(
     **overrides: Any,
 ) -> None:
     """A defect that is one replaced method or value of ``base``, or how the kernel is set."""
-    MUTANTS.append(Mutant(name, type(name, (base,), overrides), fails, may_fail, whole, sysctls=sysctls))
+    MUTANTS.append(Mutant(name, type(name, (base,), overrides), frozenset(fails), may_fail, whole, sysctls=sysctls))
 
 
-def only(*names: str) -> frozenset[str]:
-    return frozenset(names)
+def lenient(
+    name: str, *fails: str, demand: str, where: Callable[..., bool], may_fail: frozenset[str] = frozenset()
+) -> None:
+    """A defect: the method that makes a ``demand`` does nothing ``where`` its arguments are so."""
+
+    def method(self: Converter, *arguments: Any) -> Any:
+        return None if where(*arguments) else getattr(Converter, demand)(self, *arguments)
+
+    MUTANTS.append(Mutant(name, type(name, (Converter,), {demand: method}), frozenset(fails), may_fail))
+
+
+def strict(name: str, *fails: str, part: str, where: Callable[[Request, bytes], bool]) -> None:
+    """A defect: the method that reads a ``part`` takes the request for malformed ``where`` its arguments are so."""
+
+    def method(self: Converter, request: Request, value: bytes) -> Any:
+        if where(request, value):
+            raise self.malformed(request)
+        return getattr(Converter, part)(self, request, value)
+
+    MUTANTS.append(Mutant(name, type(name, (Converter,), {part: method}), frozenset(fails)))
+
+
+def behind_connect(request: Request, *_: Any) -> bool:
+    return request.address is not None
 
 
 def refuse(code: int, value: bytes = b"\0") -> None:
