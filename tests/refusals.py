@@ -1,10 +1,11 @@
-"""How a command refuses wrong arguments."""
+"""How a command refuses wrong arguments, and anything else that it cannot do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
-from tributary.settings.errors import Exit
+from tributary.settings.errors import CommandError, Exit
 
 
 def usage_error(
@@ -16,3 +17,17 @@ def usage_error(
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (Exit.USAGE, "")
     return printed.err
+
+
+@contextmanager
+def command_error(code: Exit, *said: str, begins: str = "") -> Iterator[pytest.ExceptionInfo[CommandError]]:
+    """The block ends with a CommandError of this exit code, whose message has all of ``said``.
+
+    A message that ``begins`` with its file is one line.
+    """
+    with pytest.raises(CommandError) as caught:
+        yield caught
+    message = str(caught.value)
+    assert (caught.value.code, message[: len(begins)]) == (code, begins), message
+    assert [part for part in said if part not in message] == [], message
+    assert not begins or "\n" not in message

@@ -7,9 +7,9 @@ import pytest
 
 from debs.__main__ import main
 from debs.release import ARCHITECTURES
-from tests.refusals import usage_error
+from tests.refusals import command_error, usage_error
 from tests.unit.debs import sample
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(
@@ -27,16 +27,14 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(
 def test_a_program_for_another_processor_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
     program = tmp_path / "converter"
     program.write_bytes(sample.elf(ARCHITECTURES["arm64"]))
-    with pytest.raises(CommandError, match=f"{program}: made for another processor") as refused:
+    with command_error(Exit.USAGE, f"{program}: made for another processor"):
         main(["--arch", "amd64", "--converter", str(program), "--output", str(tmp_path / "out")])
-    assert refused.value.code == Exit.USAGE
     assert not (tmp_path / "out").exists()
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="nowhere: cannot be read: No such file") as refused:
+    with command_error(Exit.NO_INPUT, "nowhere: cannot be read: No such file"):
         main(["--converter", str(tmp_path / "nowhere")])
-    assert refused.value.code == Exit.NO_INPUT
 
 
 @pytest.mark.parametrize("words", [["--suite", "sid"], ["--arch", "riscv64"], ["left-over"]])

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from overlay.__main__ import main
+from tests.refusals import command_error
 from tributary import cargo
 from tributary.paths import CACHE, ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 pytestmark = pytest.mark.skipif(
     not cargo.works() and not (CACHE / "bin/overlay-paths").exists(),
@@ -24,12 +25,6 @@ def detour(tmp_path: Path) -> str:
     path = tmp_path / "detour"
     path.write_text(DETOUR)
     return str(path)
-
-
-def refusal(*words: str) -> CommandError:
-    with pytest.raises(CommandError) as caught:
-        main(words)
-    return caught.value
 
 
 @pytest.mark.parametrize(("rounds", "chain", "time"), [(1, ["A", "B"], 5.0), (5, ["A", "C", "B"], 30.0)])
@@ -94,12 +89,6 @@ def test_the_map_has_the_links_in_use_and_the_chain(
     assert "<svg" in picture.read_text()
 
 
-def test_a_map_that_cannot_be_written(detour: str, tmp_path: Path) -> None:
-    failure = refusal("map", detour, "--output", str(tmp_path / "no/map.svg"))
-    assert failure.code == Exit.SYSTEM
-    assert "cannot be written" in str(failure)
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -110,18 +99,22 @@ def test_a_map_that_cannot_be_written(detour: str, tmp_path: Path) -> None:
 def test_what_is_no_graph_is_refused_with_its_line(text: str, line: str, tmp_path: Path) -> None:
     path = tmp_path / "graph"
     path.write_text(text)
-    failure = refusal("simulate", str(path))
-    assert (failure.code, str(failure)) == (Exit.BAD_DATA, f"{path}, {line}")
+    with command_error(Exit.BAD_DATA) as caught:
+        main(["simulate", str(path)])
+    assert str(caught.value) == f"{path}, {line}"
 
 
-def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
-    failure = refusal("paths", str(tmp_path / "none"), "A", "B")
-    assert failure.code == Exit.NO_INPUT and "none: cannot be read" in str(failure)
+def test_a_graph_that_is_not_there_and_a_map_that_cannot_be_written_are_named(detour: str, tmp_path: Path) -> None:
+    with command_error(Exit.NO_INPUT, "none: cannot be read"):
+        main(["paths", str(tmp_path / "none"), "A", "B"])
+    with command_error(Exit.SYSTEM, "cannot be written"):
+        main(["map", detour, "--output", str(tmp_path / "no/map.svg")])
 
 
 def test_a_node_that_is_not_there(detour: str) -> None:
-    failure = refusal("paths", detour, "A", "D")
-    assert (failure.code, str(failure)) == (Exit.USAGE, f"D is no node of {detour}: accepted: A, B, C")
+    with command_error(Exit.USAGE) as caught:
+        main(["paths", detour, "A", "D"])
+    assert str(caught.value) == f"D is no node of {detour}: accepted: A, B, C"
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda path: str(path.stem))

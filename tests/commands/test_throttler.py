@@ -51,10 +51,12 @@ def test_a_policy_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "none.toml" in refusal(throttler("run", "--policy", str(tmp_path / "none.toml")), Exit.NO_INPUT)
 
 
-def test_a_dry_run_needs_neither_root_nor_the_interface() -> None:
-    result = throttler("run", "--dry-run", "--policy", str(ROOT / "tc-policies" / "wired-slow.toml"))
+def test_a_dry_run_needs_neither_root_nor_the_interface_and_prints_the_plan() -> None:
+    file = str(ROOT / "tc-policies" / "wired-slow.toml")
+    result = throttler("run", "--dry-run", "--policy", file)
     assert result.returncode == 0
     assert result.stdout == (ROOT / "tc-policies" / "golden" / "wired-slow.txt").read_text()
+    assert result.stdout == throttler("plan", file).stdout
     assert "this host has no interface wired" in result.stderr
 
 
@@ -89,8 +91,3 @@ def test_every_command_that_asks_has_its_own_help(command: str) -> None:
 )
 def test_wrong_arguments_are_named(arguments: str, message: str) -> None:
     assert message in refusal(throttler(*arguments.split()), Exit.USAGE)
-
-
-def test_plan_prints_what_run_would_do_dry() -> None:
-    file = str(ROOT / "tc-policies" / "wired-slow.toml")
-    assert throttler("plan", file).stdout == throttler("run", "--dry-run", "--policy", file).stdout

@@ -9,6 +9,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
+from tests.refusals import command_error
 from tests.unit.test_topology import read_profile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
@@ -73,16 +74,13 @@ def test_the_best_moment_of_a_short_trace_is_as_good_as_all_of_it(tmp_path: Path
 )
 def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path / "bad.trace", text)
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.USAGE, begins=f"{path}: {message}"):
         link_of(trace=str(path))
-    assert caught.value.code == Exit.USAGE
-    assert str(caught.value).startswith(f"{path}: {message}")
 
 
 def test_a_trace_that_cannot_be_read_is_no_input() -> None:
-    with pytest.raises(CommandError, match=r"/nowhere\.trace: cannot be read") as caught:
+    with command_error(Exit.NO_INPUT, "/nowhere.trace: cannot be read"):
         link_of(trace="/nowhere.trace")
-    assert caught.value.code == Exit.NO_INPUT
 
 
 @pytest.mark.parametrize(
@@ -97,10 +95,8 @@ def test_a_trace_that_cannot_be_read_is_no_input() -> None:
     ],
 )
 def test_a_direction_has_either_a_rate_or_a_trace(table: dict[str, object], message: str) -> None:
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.USAGE, message):
         link_of(**table)
-    assert caught.value.code == Exit.USAGE
-    assert message in str(caught.value)
 
 
 def test_a_path_in_a_profile_is_relative_to_the_profile_s_folder(trace: Path) -> None:
@@ -120,9 +116,8 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
 
 
 def test_no_path_on_the_command_line_is_refused() -> None:
-    with pytest.raises(CommandError, match="accepted: the path, without a comma") as caught:
+    with command_error(Exit.USAGE, "accepted: the path, without a comma"):
         read_profile("dsl.trace=", file=TRACED)
-    assert caught.value.code == Exit.USAGE
 
 
 def test_a_described_profile_is_the_same_when_it_is_read_again() -> None:

@@ -6,11 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from debs.__main__ import main
 from tests.debs import dummies
-from tributary.settings.errors import CommandError
+from tests.refusals import command_error
+from tributary.settings.errors import Exit
 
 SUITE, DATE = "trixie", 1_795_280_493  # 2026-11-21 17:01:33 UTC
 LONG_AGO = 1_600_000_000
@@ -42,12 +41,11 @@ def sources_of(repository: Path) -> Path:
     return repository / "dists" / SUITE / "tributary.sources"
 
 
-def refusal(tmp_path: Path, packages: Path, key: str | Path) -> CommandError:
-    """What build-deb says to such a key or such packages, before it has written anything."""
-    with pytest.raises(CommandError) as refused:
+def refused(tmp_path: Path, packages: Path, key: str | Path, code: Exit, said: str) -> None:
+    """build-deb takes no such key or no such packages, and has written nothing."""
+    with command_error(code, said):
         publish(tmp_path / "repository", packages, key)
     assert not (tmp_path / "repository").exists()
-    return refused.value
 
 
 class Apt:

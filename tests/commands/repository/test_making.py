@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from debs.__main__ import main
-from tests.commands.repository.machine import DATE, SUITE, Apt, Keys, contents, publish, refusal, sources_of
+from tests.commands.repository.machine import DATE, SUITE, Apt, Keys, contents, publish, refused, sources_of
 from tests.debs import dummies
-from tests.refusals import usage_error
+from tests.refusals import command_error, usage_error
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -42,9 +42,8 @@ def test_a_version_that_was_published_stays_as_it_is(repository: Path, tmp_path:
     (tmp_path / "debs").mkdir()
     changed = dummies.deb(tmp_path / "debs", "dummy-all", "1.0-1~deb13", "all")
     changed.write_bytes(changed.read_bytes() + b"\n")
-    with pytest.raises(CommandError, match="is the same version with other bytes: make a newer one") as refused:
+    with command_error(Exit.BAD_DATA, "is the same version with other bytes: make a newer one"):
         publish(repository, tmp_path / "debs", keys.one)
-    assert refused.value.code == Exit.BAD_DATA
     assert contents(repository) == before
 
 
@@ -81,15 +80,14 @@ def test_without_packages_every_release_and_processor_would_be_built(
 def test_what_is_no_package_is_refused_by_its_name(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "debs").mkdir()
     (tmp_path / "debs/letter.deb").write_text("Dear apt\n")
-    failure = refusal(tmp_path, tmp_path / "debs", keys.one)
-    assert (failure.code, "letter.deb: no package" in str(failure)) == (Exit.BAD_DATA, True)
+    refused(tmp_path, tmp_path / "debs", keys.one, Exit.BAD_DATA, "letter.deb: no package")
 
 
 def test_a_package_for_no_release_that_we_know_is_refused(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "debs").mkdir()
     dummies.deb(tmp_path / "debs", "dummy-all", "1.0-1", "all")
-    failure = refusal(tmp_path, tmp_path / "debs", keys.one)
-    assert "version 1.0-1: accepted: one that ends in ~deb12, ~deb13, ~ubuntu24.04" in str(failure)
+    accepted = "version 1.0-1: accepted: one that ends in ~deb12, ~deb13, ~ubuntu24.04"
+    refused(tmp_path, tmp_path / "debs", keys.one, Exit.BAD_DATA, accepted)
 
 
 @pytest.mark.parametrize(

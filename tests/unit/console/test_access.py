@@ -1,6 +1,10 @@
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins, counted_as
+from console.connections import _OF_ONE, _Connections
 
 
 def test_a_token_logs_in_once_and_in_time() -> None:
@@ -94,3 +98,29 @@ def test_who_succeeds_has_not_failed() -> None:
     for _ in range(3 * Attempts.AT_ONCE):
         assert attempts.admits("192.0.2.1", 0.0)
         attempts.forget("192.0.2.1")
+
+
+class Transport:
+    """A connection from an address, which has no request under way."""
+
+    def __init__(self, address: str) -> None:
+        self._peer = (address, 40000)
+        self.is_aborted = False
+
+    def get_extra_info(self, _name: str) -> tuple[str, int]:
+        return self._peer
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_the_addresses_of_an_ipv6_network_have_as_many_connections_as_one_address() -> None:
+    there, protocol = _Connections(), SimpleNamespace(is_awaited=True)
+    made: list[Any] = [Transport(f"2001:db8::{number:x}") for number in range(_OF_ONE)]
+    others: list[Any] = [Transport(f"2001:db8:0:{number:x}::1") for number in range(1, 100)]
+    for each in (*made, *others):
+        there.add(each, protocol)  # type: ignore[arg-type]
+    assert not any(each.is_aborted for each in (*made, *others))
+    one_more: Any = Transport("2001:db8::ffff")
+    there.add(one_more, protocol)  # type: ignore[arg-type]
+    assert [each.is_aborted for each in made] == [True] + [False] * (_OF_ONE - 1)

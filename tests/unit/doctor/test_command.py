@@ -10,7 +10,7 @@ from doctor.__main__ import main
 from doctor.examination import Role, checks
 from doctor.findings import Finding, State
 from tests import ordinary_user
-from tests.refusals import usage_error
+from tests.refusals import command_error, usage_error
 from tributary.api import documents
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -25,10 +25,8 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", ["gateway", "gateway:", ":3128", "gateway:0", "gateway:65536", "::1", "[::1]"])
 def test_a_path_needs_a_host_and_a_port(target: str) -> None:
-    with pytest.raises(CommandError) as raised:
+    with command_error(Exit.USAGE, "accepted: HOST:PORT"):
         main(["--path", target])
-    assert raised.value.code == Exit.USAGE
-    assert "accepted: HOST:PORT" in str(raised.value)
 
 
 @pytest.mark.parametrize("option", ["--only", "--without"])
@@ -75,9 +73,8 @@ def test_no_ordinary_user_keeps_it_from_looking(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_record_whose_directory_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CommandError, match=r"file/findings\.json: cannot be written: Not a directory") as raised:
+    with command_error(Exit.SYSTEM, "file/findings.json: cannot be written: Not a directory"):
         main(["--only", "mptcp", "--record", str(tmp_path / "file/findings.json")])
-    assert raised.value.code == Exit.SYSTEM
 
 
 @pytest.mark.parametrize(("found", "code"), [

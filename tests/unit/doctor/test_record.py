@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import command_error
+
 pytest.importorskip("prometheus_client")
 
 from doctor import record
@@ -11,7 +13,7 @@ from doctor.examination import Role, checks, recorded
 from doctor.findings import Finding, State, ok
 from tributary.api.console import Examination
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 FOUND = [
     ok("mptcp", "it is on"),
@@ -41,9 +43,8 @@ def test_metrics_count_findings_by_check_and_state(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CommandError, match=r"file/findings\.json: cannot be written") as raised:
+    with command_error(Exit.SYSTEM, "file/findings.json: cannot be written"):
         record.write_findings(tmp_path / "file/findings.json", FOUND, "gateway", 1.5)
-    assert raised.value.code == Exit.SYSTEM
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from gateway.peers import Networks, by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.state import State
+from tests.refusals import command_error
 from tests.unit.gateway.house import LANS, NETWORK, heard, of, router
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -53,9 +54,8 @@ NOW = 1_790_000_000.0
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(key: str, value: object) -> None:
-    with pytest.raises(CommandError, match=f"card: {key}") as caught:
+    with command_error(Exit.USAGE, f"card: {key}"):
         check({"name": "gateway.example.net", key: value}, GatewaySettings, "card")
-    assert caught.value.code == Exit.USAGE
 
 
 @pytest.mark.parametrize("name", ["gateway.example.net", "203.0.113.5", "2001:db8::5"])
@@ -66,9 +66,8 @@ def test_a_gateway_is_found_by_a_name_or_an_address(name: str) -> None:
 def test_check_reads_settings_and_routers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = tmp_path / "gateway.toml"
     command = ["check", "--settings", str(settings), "--state-directory", str(tmp_path)]
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.NO_INPUT):
         main(command)
-    assert caught.value.code == Exit.NO_INPUT
     settings.write_text('name = "gateway.example.net"\n')
     assert main(command) == 0
     assert capsys.readouterr().out == "valid\n"
@@ -139,9 +138,9 @@ def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: P
     """No other key is made in its place: all routers know the one that is lost."""
     file = tmp_path / "private.key"
     file.write_bytes(content)
-    with pytest.raises(CommandError, match=r"private\.key: ") as caught:
+    with command_error(Exit.SYSTEM, "private.key: "):
         State(tmp_path).private_key()
-    assert caught.value.code == Exit.SYSTEM and file.read_bytes() == content
+    assert file.read_bytes() == content
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"berlin": 5}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"])

@@ -10,6 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from overlay.__main__ import main
 from overlay.authority import enrol
 from overlay.purposes import HANDOFF_FRONT, Purpose, handoff_back_end, handoff_switch, member
+from tests.refusals import command_error
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -67,9 +68,8 @@ def test_only_the_owner_reads_what_was_written(tmp_path: Path) -> None:
 
 def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
     before = (enrol(tmp_path / "a", "london", 30) / "node.pem").read_bytes()
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.IN_USE):
         enrol(tmp_path / "a", "london", 30)
-    assert caught.value.code == Exit.IN_USE
     assert (tmp_path / "a/london/node.pem").read_bytes() == before
 
 
@@ -85,9 +85,8 @@ def full_disk() -> Iterator[None]:
 
 
 def test_what_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="cannot be checked: File name too long") as caught:
+    with command_error(Exit.SYSTEM, "cannot be checked: File name too long"):
         enrol(tmp_path / ("a" * 300), "london", 30)
-    assert caught.value.code == Exit.SYSTEM
 
 
 def test_what_cannot_be_written_whole_is_named_and_in_nobodys_way(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import command_error
+
 pytest.importorskip("prometheus_client")
 
 from overlay.reader import service
 from overlay.reader.service import Reader
 from tests.unit.overlay.test_reading import LINE, node, status
 from tributary.daemons.logs import Log, as_text
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 class World:
@@ -95,6 +97,5 @@ def test_what_the_program_says_is_the_problem(world: World) -> None:
 
 
 def test_wrong_arguments_for_etcd_end_the_reader(world: World) -> None:
-    with pytest.raises(CommandError, match="accepted: with --identity FOLDER") as failure:
+    with command_error(Exit.USAGE, "accepted: with --identity FOLDER"):
         world.run("echo 'https://192.0.2.1:2379: accepted: with --identity FOLDER' >&2; exit 64")
-    assert failure.value.code == Exit.USAGE

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import command_error
 from tributary import cargo
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 @pytest.mark.parametrize(
@@ -32,9 +33,8 @@ def test_without_cargo_the_programs_are_those_that_are_there(
     monkeypatch.setattr(cargo, "works", lambda: False)
     monkeypatch.setattr(cargo, "CACHE", tmp_path)
     program = tmp_path / folder / "tributary-load"
-    with pytest.raises(CommandError, match=f"{program}: not found, and no cargo to build it with") as caught:
+    with command_error(Exit.UNAVAILABLE, f"{program}: not found, and no cargo to build it with"):
         cargo.build("tributary-load", released=released)
-    assert caught.value.code == Exit.UNAVAILABLE
     program.parent.mkdir()
     program.touch()
     assert cargo.build("tributary-load", released=released) == [program]

@@ -3,6 +3,7 @@ from ipaddress import ip_address
 import pytest
 
 from tributary.settings.hosts import Target, host_and_port
+from tributary.settings.privacy import HIDDEN, Privacy, shortened
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,18 @@ def test_what_no_other_host_may_have_is_no_target(text: str) -> None:
 
 def test_a_target_has_the_usual_port_unless_it_names_one() -> None:
     assert Target.parse("2001:db8::1", 80) == Target(ip_address("2001:db8::1"), 80)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.77", "192.0.2.0"),
+        ("2001:db8:1:2::3", "2001:db8:1::"),
+        ("::ffff:192.0.2.77", "::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("no address", HIDDEN),
+    ],
+)
+def test_a_network_or_nothing_is_shown(address: str, network: str) -> None:
+    shown: dict[Privacy, str] = {"full": address, "network": network, "none": HIDDEN}
+    assert {privacy: shortened(address, privacy) for privacy in shown} == shown

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import ordinary_user
+from tests.refusals import command_error
 from tributary.daemons import control, directories
 from tributary.daemons.control import Control, is_served
 from tributary.settings.errors import CommandError, Exit
@@ -67,9 +68,8 @@ def test_a_daemon_answers_at_its_file_and_takes_it_away(run: Path) -> None:
         with socket.socket(socket.AF_UNIX) as by_link:
             by_link.connect(str(run / "weather.sock"))
     assert list(run.iterdir()) == [] and not is_served("weather")
-    with pytest.raises(CommandError, match="no weather daemon runs in this network namespace") as caught:
+    with command_error(Exit.UNAVAILABLE, "no weather daemon runs in this network namespace"):
         CONTROL.ask("now")
-    assert caught.value.code == Exit.UNAVAILABLE
 
 
 def test_the_file_is_roots_alone_where_there_is_no_group_whatever_the_umask(run: Path) -> None:
@@ -92,9 +92,8 @@ def test_the_file_is_the_groups_too_where_there_is_one(monkeypatch: pytest.Monke
 
 def test_a_second_daemon_is_refused_and_the_first_one_stays() -> None:
     with answering(lambda _: {}):
-        with pytest.raises(CommandError, match="a weather daemon already runs in this network namespace") as caught:
+        with command_error(Exit.IN_USE, "a weather daemon already runs in this network namespace"):
             CONTROL.server().__enter__()
-        assert caught.value.code == Exit.IN_USE
         assert CONTROL.ask("now") == {}
 
 

@@ -29,11 +29,13 @@ def kill(number: int) -> None:
 class Noting:
     """A daemon that does what the test says, turn by turn, and is stopped when that is done."""
 
-    def __init__(self, *acts: Callable[[], object], on_reload: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, *acts: Callable[[], object], on_reload: Callable[[], object] = lambda: None, wait: float = 0.0
+    ) -> None:
         self.acts = list(acts)
         self.on_reload = on_reload
         self.status = "well"
-        self.wait = 0.0
+        self.wait = wait
         self.turns: list[float] = []
 
     @property
@@ -145,16 +147,14 @@ def test_what_a_turn_raises_ends_it_and_it_may_be_run_again_without_a_second_rea
 
 
 def test_a_turn_comes_at_the_deadline(ground: Ground) -> None:
-    daemon = Noting(lambda: None)
-    daemon.wait = 0.2
+    daemon = Noting(lambda: None, wait=0.2)
     ground.loop().run(daemon)
     first, second = daemon.turns
     assert 0.19 < second - first < LONGEST_WAIT
 
 
 def test_without_a_deadline_a_turn_comes_all_the_same(ground: Ground) -> None:
-    daemon = Noting(lambda: None)
-    daemon.wait = 3600.0
+    daemon = Noting(lambda: None, wait=3600.0)
     ground.loop().run(daemon)
     first, second = daemon.turns
     assert second - first < 3 * LONGEST_WAIT
@@ -162,8 +162,7 @@ def test_without_a_deadline_a_turn_comes_all_the_same(ground: Ground) -> None:
 
 def test_a_reload_comes_by_itself_once_unless_it_is_taken_back(ground: Ground) -> None:
     reloads: list[float] = []
-    daemon = Noting(lambda: None, on_reload=lambda: reloads.append(time.monotonic()))
-    daemon.wait = 3600.0
+    daemon = Noting(lambda: None, on_reload=lambda: reloads.append(time.monotonic()), wait=3600.0)
     loop, began = ground.loop(), time.monotonic()
     loop.reload_in(0.1)
     loop.run(daemon)
@@ -184,8 +183,7 @@ def test_a_reload_that_was_due_comes_again_until_it_succeeds(ground: Ground, mon
         if len(reloads) < 3:
             raise CommandError(Exit.USAGE, "rate: what is that?")
 
-    daemon = Noting(lambda: kill(RELOAD), *[lambda: None] * 4, on_reload=fail_twice)
-    daemon.wait = 0.15
+    daemon = Noting(lambda: kill(RELOAD), *[lambda: None] * 4, on_reload=fail_twice, wait=0.15)
     loop = ground.loop()
     loop.reload_in(0.2)
     loop.run(daemon)
@@ -194,8 +192,7 @@ def test_a_reload_that_was_due_comes_again_until_it_succeeds(ground: Ground, mon
 
 def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> None:
     ground.writer.send(b"x")
-    daemon = Noting(lambda: ground.reader.recv(1))
-    daemon.wait = 3600.0
+    daemon = Noting(lambda: ground.reader.recv(1), wait=3600.0)
     began = time.monotonic()
     ground.loop().run(daemon)
     assert daemon.turns[0] - began < LONGEST_WAIT / 2
@@ -210,8 +207,7 @@ def test_requests_are_answered_while_the_daemon_waits(ground: Ground) -> None:
             answers.append(client.recv(100))
         kill(STOP)
 
-    daemon = Noting(*[lambda: None] * 20)
-    daemon.wait = 3600.0
+    daemon = Noting(*[lambda: None] * 20, wait=3600.0)
     client = threading.Thread(target=ask)
     client.start()
     ground.loop().run(daemon)
@@ -228,13 +224,7 @@ def test_a_new_status_is_sent_once(ground: Ground) -> None:
 
 def test_the_watchdog_is_notified_twice_as_often_as_it_asks(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "200000")
-    daemon = Noting(*[lambda: None] * 5)
-    daemon.wait = 3600.0
+    daemon = Noting(*[lambda: None] * 5, wait=3600.0)
     ground.loop().run(daemon)
     assert ground.told().count("WATCHDOG=1") >= 4
     assert all(later - sooner < 0.2 for sooner, later in zip(daemon.turns, daemon.turns[1:], strict=False))
-
-
-def test_without_a_watchdog_nothing_is_sent(ground: Ground) -> None:
-    ground.loop().run(Noting(lambda: None))
-    assert "WATCHDOG=1" not in ground.told()

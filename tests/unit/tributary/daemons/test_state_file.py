@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import command_error
 from tributary.daemons.state_file import StateFile
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 def parse(document: Any) -> int:
@@ -53,9 +54,8 @@ def test_what_cannot_even_be_renamed_is_reported_and_the_daemon_goes_on(tmp_path
 def test_who_only_looks_sets_nothing_aside(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     path.write_text("[]")
-    with pytest.raises(CommandError, match=r"usage\.json: cannot be read") as caught:
+    with command_error(Exit.SYSTEM, "usage.json: cannot be read"):
         StateFile(path).read(parse)
-    assert caught.value.code == Exit.SYSTEM
     assert path.exists()
 
 

@@ -1,8 +1,9 @@
-"""What several checkouts and commands share: cargo's folder, in which what another one has built is built anew, and the
-Python environment.
+"""What scripts/setup.d says while cargo compiles; and what checkouts and commands share: cargo's folder, in which what
+another one has built is built anew, and the Python environment.
 """
 
 import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,37 @@ import pytest
 
 from tests.netns.world import eventually
 from tributary.paths import ROOT
+
+CARGO = """\
+#!/bin/sh
+echo '   Compiling serde v1.0.0' >&2
+read -r go
+echo '   Compiling tokio v1.0.0' >&2
+echo 'warning: unused' >&2
+exit 101
+"""
+
+
+@pytest.mark.timeout(20)
+def test_it_says_so_when_it_begins_and_shows_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "cargo").write_text(CARGO)
+    (tmp_path / "cargo").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    run = subprocess.Popen(
+        [ROOT / "scripts/setup.d/compile", "--release"],
+        env=os.environ | {"PATH": path},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with run:
+        assert run.stdin and run.stderr
+        assert run.stderr.readline() == "setup: cargo compiles; this takes minutes\n"
+        run.stdin.write("go\n")
+        run.stdin.close()
+        assert run.stderr.read() == "warning: unused\n"
+    assert run.returncode == 101
+
 
 CHECKOUT = ROOT / "scripts/setup.d/checkout"
 
