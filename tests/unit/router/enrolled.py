@@ -1,5 +1,7 @@
 """The house with a gateway or more, and tunnels there."""
 
+from ipaddress import ip_address
+
 from router.state.owned import OwnershipRecord
 from tests.unit.router.house import DSL, LTE, SETTINGS
 from tests.unit.router.house import Script as Reconciling
@@ -14,6 +16,17 @@ SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.
 class Script(Reconciling):
     def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
         super().__init__(None, more + SETTINGS + "".join(map(text, enrolments or (FIRST,))), memory)
+
+    def resolve(self, *addresses: str) -> bool:
+        """The second gateway's name is found to have these; whether that is new."""
+        found = tuple(map(ip_address, addresses))
+        return self.reconciler.gateways.set_resolved({"gateway.example.net": found})
+
+    def fall_silent(self, *links: str, now: float = 0.0) -> list[str]:
+        """The gateway fails by these links, and the next one takes its place; the commands that follow."""
+        self.failed(*links)
+        assert self.reconciler.fail_over(now)
+        return self.reconcile()
 
 
 def answering(more: str = "") -> Script:

@@ -237,3 +237,11 @@ class Script:
             for name in links:
                 self.reconciler.health.record(name, None)
         return self.reconcile()
+
+    def remove(self) -> list[str]:
+        """The commands by which all of it goes, one after the other."""
+        operations = self.reconciler.removal(self.kernel)
+        said = texts(operations, self.kernel)
+        for operation in operations:
+            self.kernel = after(self.kernel, [operation])
+        return said

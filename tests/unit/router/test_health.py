@@ -1,4 +1,5 @@
 import random
+import re
 
 import pytest
 
@@ -20,25 +21,23 @@ def health() -> Health:
     return both()
 
 
+def after(health: Health, probes: str) -> frozenset[str]:
+    """The links that are taken out after these probes: ``lte+ dsl--`` is an answer by lte and two failures by dsl."""
+    for link, outcomes in re.findall(r"(\w+)([+-]+)", probes):
+        for outcome in outcomes:
+            health.record(link, 0.05 if outcome == "+" else None)
+    return health.down
+
+
 def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answers(health: Health) -> None:
-    health.record("lte", 0.05)
-    for _ in range(2):
-        health.record("dsl", None)
-        assert not health.down
-    health.record("dsl", None)
-    assert health.down == {"dsl"}
+    assert after(health, "lte+ dsl--") == set()
+    assert after(health, "dsl-") == {"dsl"}
 
 
 def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_link_back(health: Health) -> None:
-    health.record("lte", 0.05)
-    for rtt in (None, None, 0.01, None, None):
-        health.record("dsl", rtt)
-    assert not health.down
-    health.record("dsl", None)
-    assert health.down
-    for rtt in (0.01, 0.01, None, 0.01, 0.02):
-        health.record("dsl", rtt)
-        assert health.down == {"dsl"}
+    assert after(health, "lte+ dsl--+--") == set()
+    assert after(health, "dsl-") == {"dsl"}
+    assert [after(health, f"dsl{outcome}") for outcome in "++-++"] == [{"dsl"}] * 5
     health.record("dsl", 0.03)
     assert not health.down
     assert health.records["dsl"].rtt == 0.03
@@ -46,11 +45,9 @@ def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_lin
 
 def test_a_link_that_begins_to_answer_is_asked_again_soon(health: Health) -> None:
     health.start_due(0)
-    health.record("lte", 0.05)
-    for _ in range(3):
-        health.record("dsl", None)
+    after(health, "lte+ dsl---")
     assert "dsl" in health.start_due(20)
-    health.record("dsl", 0.01)
+    after(health, "dsl+")
     assert health.start_due(20.4) == [] and "dsl" in health.start_due(20.5)
 
 
@@ -109,46 +106,39 @@ def test_a_link_that_is_well_again_comes_back_after_the_longest_hold_and_the_nex
     assert not day.health.down
 
 
-def test_a_link_that_is_held_is_used_at_once_when_no_other_is_left() -> None:
+@pytest.fixture
+def held() -> Day:
+    """For a minute lte has lost nothing any more, and it is still out."""
     day = Day(0.5)
     day.run(DAY)
     day.lost = 0.0
     day.run(DAY + 60)
     assert day.health.down == {"lte"} and day.health.records["lte"].answers
-    unplugged = day.health
-    unplugged.set_links(["lte"])
-    assert not unplugged.down
+    return day
 
 
-def test_a_link_that_is_held_takes_the_place_of_one_that_falls_silent() -> None:
-    day = Day(0.5)
-    day.run(DAY)
-    day.lost = 0.0
-    day.run(DAY + 60)
-    assert day.health.down == {"lte"}
-    day.lost = 1.0
-    assert day.run(DAY + 120, good="lte") and day.health.down == {"dsl"}
+def test_a_link_that_is_held_is_used_at_once_when_no_other_is_left(held: Day) -> None:
+    held.health.set_links(["lte"])
+    assert not held.health.down
 
 
-def test_a_link_that_is_held_is_no_reason_to_shun_the_one_that_is_used() -> None:
-    day = Day(0.5)
-    day.run(DAY)
-    day.lost = 0.0
-    day.run(DAY + 60)
-    assert day.health.down == {"lte"}
-    day.health.recheck_all()
-    day.health.record("lte", 0.05)
-    day.health.record("dsl", None)
-    assert not day.health.suspect
+def test_a_link_that_is_held_takes_the_place_of_one_that_falls_silent(held: Day) -> None:
+    held.lost = 1.0
+    assert held.run(DAY + 120, good="lte") and held.health.down == {"dsl"}
+
+
+def test_a_link_that_is_held_is_no_reason_to_shun_the_one_that_is_used(held: Day) -> None:
+    held.health.recheck_all()
+    after(held.health, "lte+ dsl-")
+    assert not held.health.suspect
 
 
 def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
     health = both("lte")
     assert health.start_due(0) == ["dsl", "lte"]
-    health.record("dsl", 0.01)
-    health.record("lte", 0.05)
+    after(health, "dsl+ lte+")
     assert [time for time in range(1, 121) if "lte" in health.start_due(time)] == [60, 120]
-    health.record("lte", None)
+    after(health, "lte-")
     assert health.start_due(122) == ["lte"]
     health.recheck_all()
     assert health.start_due(123) == ["dsl", "lte"]
@@ -157,57 +147,42 @@ def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
 def test_an_answer_from_before_a_link_failed_says_nothing_so_others_are_asked_at_once() -> None:
     health = both("lte")
     health.start_due(0)
-    for name in ("dsl", "lte"):
-        health.record(name, 0.01)
+    after(health, "dsl+ lte+")
     # The target goes away: lte is not due before 60.
     assert health.start_due(20) == ["dsl"]
-    health.record("dsl", None)
+    after(health, "dsl-")
     assert health.start_due(21) == ["lte"]
     for time in (23, 25):
-        health.record("lte", None)
+        after(health, "lte-")
         health.start_due(time)
-        health.record("dsl", None)
+        after(health, "dsl-")
     assert not health.down
-    health.record("lte", None)
+    after(health, "lte-")
     assert health.is_silent and not health.answers
 
 
 def test_an_answer_from_after_a_link_failed_shows_that_it_is_the_link() -> None:
     health = both("lte")
     health.start_due(0)
-    health.record("lte", 0.05)
-    health.record("dsl", 0.01)
+    after(health, "lte+ dsl+")
     for time in (20, 22, 24):
         assert "dsl" in health.start_due(time)
-        health.record("dsl", None)
+        after(health, "dsl-")
         if "lte" in health.start_due(time + 1):
-            health.record("lte", 0.05)
+            after(health, "lte+")
     assert health.down == {"dsl"}
 
 
-def test_when_no_link_answers_none_is_taken_out(health: Health) -> None:
-    health.record("lte", 0.05)
-    for _ in range(9):
-        health.record("lte", None)
-        health.record("dsl", None)
-    assert not health.down
-
-
-def test_the_first_link_to_answer_again_shows_that_the_other_is_dead(health: Health) -> None:
-    for _ in range(9):
-        health.record("lte", None)
-        health.record("dsl", None)
-    health.record("lte", 0.05)
-    assert health.down == {"dsl"}
-
-
-def test_a_link_that_was_out_stays_out_while_the_target_is_away(health: Health) -> None:
-    health.record("lte", 0.05)
-    for _ in range(3):
-        health.record("dsl", None)
-    for _ in range(9):
-        health.record("lte", None)
-    assert health.down == {"dsl"}
+@pytest.mark.parametrize(
+    ("probes", "down"),
+    [
+        pytest.param("lte+" + 9 * "lte- dsl-", set(), id="none while no link answers"),
+        pytest.param(9 * "lte- dsl-" + "lte+", {"dsl"}, id="the other when the first link answers again"),
+        pytest.param("lte+ dsl--- lte---------", {"dsl"}, id="still one that was out when the target goes away"),
+    ],
+)
+def test_a_dead_link_is_told_from_a_target_that_is_away(health: Health, probes: str, down: set[str]) -> None:
+    assert after(health, probes) == down
 
 
 def test_probes_are_due_at_once_then_each_interval(health: Health) -> None:
@@ -221,25 +196,19 @@ def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_and_a
     health: Health,
 ) -> None:
     health.start_due(100.0)
-    health.record("lte", 0.05)
-    health.record("dsl", None)
+    after(health, "lte+ dsl-")
     assert health.next_due == 102.0
     assert health.start_due(102.0) == ["dsl"]
-    health.record("dsl", None)
-    health.record("dsl", None)
-    assert health.down == {"dsl"}
+    assert after(health, "dsl--") == {"dsl"}
     assert health.start_due(109.0) == []
     assert health.start_due(110.0) == ["lte"]
     assert health.start_due(112.0) == ["dsl"]
 
 
 def test_a_link_that_was_down_begins_anew_and_an_answer_for_one_that_is_gone_is_nothing(health: Health) -> None:
-    health.record("lte", 0.05)
-    for _ in range(3):
-        health.record("dsl", None)
+    assert after(health, "lte+ dsl---") == {"dsl"}
     health.set_links(["lte"])
-    health.record("dsl", None)
-    assert not health.down
+    assert after(health, "dsl-") == set()
     health.set_links(["dsl", "lte"])
     assert not health.down
     assert health.records["lte"].rtt == 0.05

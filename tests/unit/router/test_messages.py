@@ -32,30 +32,24 @@ ENDPOINTS = [
     Endpoint(ip_address("192.168.1.2"), 2, Flags.SUBFLOW | Flags.BACKUP),
     Endpoint(ip_address("2001:db8:2::2"), 0, Flags.SUBFLOW | Flags.FULLMESH),
 ]
+ADD = mptcp_pm.Command.ADD
 
 
 def message(body: bytes) -> Message:
     return Message(0, 0, 1, body)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=str)
-def test_a_route_is_read_as_it_was_written(route: Route) -> None:
-    assert rtnetlink.routes(message(rtnetlink.route_body(route))) == [route]
+WRITTEN: list[tuple[Callable[[Message], Any], bytes, object]] = [
+    *((rtnetlink.routes, rtnetlink.route_body(each), [each]) for each in ROUTES),
+    *((rtnetlink.rule, rtnetlink.rule_body(each), each) for each in RULE_PRIORITY),
+    *((mptcp_pm.endpoint, mptcp_pm.endpoint_body(ADD, 130, each), (130, each)) for each in ENDPOINTS),
+    (mptcp_pm.limits, mptcp_pm.limits_body(Limits(8, 1)), Limits(8, 1)),
+]
 
 
-@pytest.mark.parametrize("rule", RULE_PRIORITY, ids=str)
-def test_a_rule_is_read_as_it_was_written(rule: Rule) -> None:
-    assert rtnetlink.rule(message(rtnetlink.rule_body(rule))) == rule
-
-
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
-def test_an_endpoint_is_read_as_it_was_written(endpoint: Endpoint) -> None:
-    body = mptcp_pm.endpoint_body(mptcp_pm.Command.ADD, 130, endpoint)
-    assert mptcp_pm.endpoint(message(body)) == (130, endpoint)
-
-
-def test_limits_are_read_as_they_were_written() -> None:
-    assert mptcp_pm.limits(message(mptcp_pm.limits_body(Limits(8, 1)))) == Limits(8, 1)
+@pytest.mark.parametrize(("read", "body", "expected"), WRITTEN, ids=[str(each[2]) for each in WRITTEN])
+def test_what_was_written_is_read_again(read: Callable[[Message], Any], body: bytes, expected: object) -> None:
+    assert read(message(body)) == expected
 
 
 LINK = struct.pack("=BxHiII", 0, 1, 7, 0x11043, 0) + attribute(3, b"eth0\0") + attribute(1, bytes(6))
@@ -67,12 +61,9 @@ ADDRESS = (
     + attribute(8, struct.pack("=I", 0x80))
 )
 CASES: list[tuple[Callable[[Message], Any], bytes]] = [
-    (rtnetlink.routes, rtnetlink.route_body(ROUTES[2])),
-    (rtnetlink.rule, rtnetlink.rule_body(RULE_PRIORITY[1])),
+    *(each[:2] for each in WRITTEN),
     (rtnetlink.interface, LINK),
     (rtnetlink.address, ADDRESS),
-    (mptcp_pm.endpoint, mptcp_pm.endpoint_body(mptcp_pm.Command.ADD, 130, ENDPOINTS[0])),
-    (mptcp_pm.limits, mptcp_pm.limits_body(Limits(8, 1))),
 ]
 
 

@@ -1,3 +1,5 @@
+import pytest
+
 from router.probes.mptcp import AGAIN, SOON, Verdict, Verdicts, outside
 from tests.unit.router.enrolled import Script, answering
 from tests.unit.router.house import DSL, LTE, SETTINGS, settings
@@ -36,18 +38,22 @@ def test_nobody_is_asked_inside_while_the_gateway_does_not_answer() -> None:
     assert ways(made.reconciler.verdicts) == {}
 
 
-def test_a_connection_speaks_mptcp_or_plain_tcp() -> None:
-    verdicts = answering().reconciler.verdicts
-    assert verdicts.start_due(100.0) == ["dsl", "lte"]
+@pytest.fixture
+def verdicts() -> Verdicts:
+    """Both links are asked."""
+    made = answering().reconciler.verdicts
+    assert made.start_due(100.0) == ["dsl", "lte"]
+    return made
+
+
+def test_a_connection_speaks_mptcp_or_plain_tcp(verdicts: Verdicts) -> None:
     assert not verdicts.on_mptcp("dsl", speaks=True, is_refused=False, now=100.1)
     assert not verdicts.on_mptcp("lte", speaks=False, is_refused=False, now=100.1)
     assert verdicts.results == {"dsl": Verdict.MULTIPATH, "lte": Verdict.PLAIN}
     assert verdicts.start_due(200.0) == [] and verdicts.next_due == 100.1 + AGAIN
 
 
-def test_where_mptcp_gets_no_answer_and_plain_tcp_does_it_is_dropped() -> None:
-    verdicts = answering().reconciler.verdicts
-    verdicts.start_due(100.0)
+def test_where_mptcp_gets_no_answer_and_plain_tcp_does_it_is_dropped(verdicts: Verdicts) -> None:
     assert verdicts.on_mptcp("dsl", speaks=None, is_refused=False, now=102.0)
     verdicts.on_plain_tcp("dsl", answered=True, now=102.1)
     assert verdicts.on_mptcp("lte", speaks=None, is_refused=False, now=102.0)
@@ -56,9 +62,7 @@ def test_where_mptcp_gets_no_answer_and_plain_tcp_does_it_is_dropped() -> None:
     assert verdicts.start_due(104.0 + SOON) == ["lte"]
 
 
-def test_a_refusal_tells_nothing() -> None:
-    verdicts = answering().reconciler.verdicts
-    verdicts.start_due(100.0)
+def test_a_refusal_tells_nothing(verdicts: Verdicts) -> None:
     assert not verdicts.on_mptcp("dsl", speaks=None, is_refused=True, now=100.1)
     assert verdicts.results == {}
 

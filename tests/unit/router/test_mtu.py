@@ -34,16 +34,18 @@ def sizes(search: Search, way: Callable[[int], int]) -> Iterator[int]:
                 search.too_large(most)
 
 
-def test_where_everything_passes_one_probe_is_enough() -> None:
+@pytest.mark.parametrize(
+    ("way", "sent", "result"),
+    [
+        (passes(1500, says=True), [1500], 1500),
+        (passes(1492, says=True), [1500, 1492], 1492),
+        (lambda _: SILENCE, [1500, 1500, 1500, 1200, 1200, 1200], None),
+    ],
+    ids=["one probe where everything passes", "what a router says", "nothing where nothing is answered"],
+)
+def test_a_search_takes_few_probes(way: Callable[[int], int], sent: list[int], result: int | None) -> None:
     search = Search(1500)
-    assert list(sizes(search, passes(1500, says=True))) == [1500]
-    assert search.result == 1500
-
-
-def test_what_a_router_says_is_tried_and_believed() -> None:
-    search = Search(1500)
-    assert list(sizes(search, passes(1492, says=True))) == [1500, 1492]
-    assert search.result == 1492
+    assert (list(sizes(search, way)), search.result) == (sent, result)
 
 
 def test_behind_routers_that_say_nothing_1492_is_tried_first() -> None:
@@ -67,12 +69,6 @@ def test_it_ends_whatever_comes(told: list[int]) -> None:
     search = Search(1500)
     assert len(list(sizes(search, lambda _: next(answers, SILENCE)))) < 300
     assert search.result is None or 1200 <= search.result <= 1500
-
-
-def test_where_nothing_is_answered_nothing_is_found() -> None:
-    search = Search(1500)
-    assert list(sizes(search, lambda _: SILENCE)) == [1500, 1500, 1500, 1200, 1200, 1200]
-    assert search.result is None
 
 
 def test_a_way_that_ends_during_the_search_is_not_taken_for_a_narrow_one() -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from router.state.owned import OwnershipRecord, RecordFile
+from tests.refusals import command_error
 from tributary.kernel.state import Limits, OwnAddress
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 RECORD = OwnershipRecord(
     {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")},
@@ -37,14 +38,11 @@ def test_each_network_namespace_has_its_own(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "5.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.SYSTEM, "5.json"):
         RecordFile(tmp_path, 5).load()
-    assert caught.value.code == Exit.SYSTEM
-    assert "5.json" in str(caught.value)
 
 
 def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.SYSTEM):
         RecordFile(tmp_path / "file", 5).save(RECORD)
-    assert caught.value.code == Exit.SYSTEM

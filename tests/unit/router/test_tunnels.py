@@ -6,11 +6,10 @@ from ipaddress import IPv4Network, ip_address
 import pytest
 
 from router.identifiers import FIRST_METRIC, MAIN, PROTOCOL, is_owned_route
-from router.state.owned import OwnershipRecord
 from router.state.plan import Add, Change, TunnelInterface
-from router.state.reconciler import Reconciler
 from tests.unit.router.enrolled import FIRST, Script, answering
-from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, cut, house, settings, texts
+from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, cut, house, settings
+from tests.unit.router.house import Script as Reconciling
 from tributary.kernel.state import Interface, Route
 from tributary.settings.errors import CommandError
 from tributary.wireguard.enrolment import text
@@ -119,8 +118,7 @@ def test_a_tunnel_that_another_program_has_changed_is_set_again(answered: Script
 def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     script = Script(more="bypass = true\n")
     script.now(DSL, LTE, Plug(Interface(9, "wg0")))
-    for operation in script.reconciler.removal(script.kernel):
-        script.kernel = after(script.kernel, [operation])
+    script.remove()
     assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
     assert not script.kernel.rules and not script.kernel.endpoints
 
@@ -131,9 +129,9 @@ def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() 
     assert script.reconciler.names_taken == {"tb0"}
     assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
     assert "tb0" not in script.reconciler.record.tunnels and "ip link add tb1 type wireguard" in said
-    withdrawn = script.reconciler.removal(script.kernel)
-    assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(texts(withdrawn, script.kernel))
-    assert "ip link delete dev tb0" not in texts(withdrawn, script.kernel)
+    removed = script.remove()
+    assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(removed)
+    assert "ip link delete dev tb0" not in removed
 
 
 def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
@@ -144,8 +142,7 @@ def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
 
 
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
-    reconciler = Reconciler(settings("bypass = true\n" + SETTINGS), OwnershipRecord())
-    said = texts(reconciler.reconcile(house(DSL, LTE), 0).operations, house(DSL, LTE))
+    said = Reconciling(house(DSL, LTE), "bypass = true\n" + SETTINGS).step()
     for wanted in (
         "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
         "ip rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84",
@@ -184,16 +181,10 @@ def test_with_tunnels_nothing_but_the_gateways_inside_can_be_probed(target: str)
 
 
 def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> None:
-    reconciler = Reconciler(
-        settings("bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), OwnershipRecord()
-    )
-    seen = house(DSL, LTE)
-    seen = after(seen, reconciler.reconcile(seen, 0).operations)
-    reconciler.health.record("lte", 0.02)
-    for _ in range(3):
-        reconciler.health.record("dsl", None)
-    said = texts(reconciler.reconcile(seen, 0).operations, seen)
-    assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
+    script = Reconciling(text="bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"')
+    script.now(DSL, LTE)
+    script.answered("lte")
+    assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in script.failed("dsl")
 
 
 def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_by_no_subflow(answered: Script) -> None:

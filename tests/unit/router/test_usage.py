@@ -9,9 +9,10 @@ from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, f
 from router.links.usage_file import UsageFile
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, Plug, after, cut, house, link, settings, texts
+from tests.refusals import command_error
+from tests.unit.router.house import DSL, LTE, Plug, Script, cut, house, link, settings
 from tributary.kernel.state import Octets
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 from tributary.settings.files import check
 from tributary.settings.links import LinkPolicy
 
@@ -173,9 +174,8 @@ def test_what_was_saved_goes_on_and_what_passed_meanwhile_counts(tmp_path: Path)
 @pytest.mark.parametrize("text", ["", "[]", '{"lte": 5}', '{"lte": {"since": "x", "used": 1, "counter": null}}'])
 def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "usage.json").write_text(text)
-    with pytest.raises(CommandError, match=r"usage\.json: cannot be read") as caught:
+    with command_error(Exit.SYSTEM, "usage.json: cannot be read"):
         UsageFile(tmp_path).load()
-    assert caught.value.code == Exit.SYSTEM
 
 
 def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
@@ -194,14 +194,13 @@ NOON = datetime(2026, 11, 24, 12).timestamp()
 
 
 def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_route_leads_nowhere() -> None:
-    reconciler = Reconciler(settings(SETTINGS), OwnershipRecord())
-    kernel = house(DSL, LTE)
-    kernel = after(kernel, reconciler.reconcile(kernel, NOON).operations)
+    script = Script(house(DSL, LTE), SETTINGS)
+    script.step(NOON)
+    reconciler = script.reconciler
     assert reconciler.counted_interfaces == {"lte": "usb0"}
     assert not reconciler.count({"lte": Octets(0, 0)}, {}, 1)
     assert reconciler.count({"lte": Octets(500_000, 500_000)}, {}, 2)
-    operations = reconciler.reconcile(kernel, NOON).operations
-    said = texts(operations, kernel)
+    said = script.step(NOON)
     assert [each for each in said if "add" in each] == [
         "ip route add unreachable default metric 9 proto 84",
         "ip -6 route add unreachable default metric 9 proto 84",
@@ -209,13 +208,11 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
     assert {"ip mptcp endpoint delete id 129", "ip rule del priority 8400 from 10.64.0.2 lookup 8402 protocol 84"} <= {
         *said
     }
-    kernel = after(kernel, operations)
     assert link(reconciler, "lte").reason == "monthly cap of 1MB used up, resets on 2026-12-01"
-    assert not [route for route in kernel.routes if route.interface == LTE.interface.index and route.protocol == 84]
-    assert reconciler.reconcile(kernel, NOON).operations == ()
-    december = datetime(2026, 12, 1).timestamp()
-    back = texts(reconciler.reconcile(kernel, december).operations, kernel)
-    assert "ip route del unreachable default metric 9 proto 84" in back
+    routes = script.kernel.routes
+    assert not [route for route in routes if route.interface == LTE.interface.index and route.protocol == 84]
+    assert script.step(NOON) == []
+    assert "ip route del unreachable default metric 9 proto 84" in script.step(datetime(2026, 12, 1).timestamp())
     assert link(reconciler, "lte").reason is None
 
 
