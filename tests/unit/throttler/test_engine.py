@@ -40,8 +40,8 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
-    """With the one rule that the test's parameter says."""
-    return World(policy_of(request.param, tmp_path))
+    """With the one rule that the test's parameter says, or a limit of one path."""
+    return World(policy_of(getattr(request, "param", 'path = "wired"\nrate = "5mbit"'), tmp_path))
 
 
 def policy_of(rule: str, folder: Path) -> Policy:
@@ -54,7 +54,6 @@ def entered(plan: Plan) -> list[FourTuple]:
     return [element.subflow for element in plan.add]
 
 
-@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_the_second_subflow_brings_the_limit_and_its_end_takes_it_away(world: World) -> None:
     assert world.engine.handle(SESSION[:1], 0).is_empty
     assert entered(world.engine.handle(SESSION[1:], 0)) == [FIRST]
@@ -113,7 +112,6 @@ def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world:
     assert faster.rates.rate == 20_000_000
 
 
-@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_another_policy_decides_about_the_sessions_that_are_there(world: World, tmp_path: Path) -> None:
     world.engine.handle(SESSION, 0)
     plan = world.engine.handle([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path))], 0)
@@ -123,7 +121,6 @@ def test_another_policy_decides_about_the_sessions_that_are_there(world: World, 
     assert {link.interface for link in plan.topology.links} == {"eth0", "eth1"}
 
 
-@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
     first = world.engine.handle(SESSION, 0)
     again = world.engine.handle([KernelReset()], SECOND)
@@ -181,7 +178,6 @@ def test_what_was_read_before_a_failure_counts_and_the_new_class_begins_at_zero(
     assert [amount for _, _, amount in world.shown.used] == [1_500_000]
 
 
-@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_a_layout_is_planned_once_and_again_with_each_policy(world: World) -> None:
     first = world.engine.handle((), 0)
     assert first.topology is not None and first.is_empty

@@ -4,12 +4,12 @@ What comes when is for the test to say here, which no kernel would do as asked.
 """
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.netns.world import eventually
 from throttler.sources import kernel
 from throttler.sources.kernel import KernelEvents
 from tributary.kernel import routes
@@ -19,6 +19,7 @@ from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost
 from tributary.mptcp.sockets import Snapshot
 
+Subflows = Mapping[FourTuple, tuple[int, bool]]
 ONE, TWO, THREE = (FourTuple("10.0.0.1", 3128, "10.0.1.2", port) for port in (1, 2, 3))
 
 
@@ -54,8 +55,26 @@ class Kernel:
         return Snapshot(tuple(self.sockets), 0)
 
 
+@dataclass
+class World:
+    kernel: Kernel
+    source: KernelEvents
+
+    def events(self, known: Subflows, *came: Event | Exception) -> Sequence[Event]:
+        """What the source gives when these have come, to who knows these subflows."""
+        self.kernel.queue += came
+        return self.source.events(lambda: known)
+
+    def after_scan(self, known: Subflows, *found: SubflowEstablished) -> Sequence[Event]:
+        """The same, once a scan has ended that has found these."""
+        self.kernel.sockets = list(found)
+        self.kernel.may_end.set()
+        assert eventually(lambda: self.source.has_pending)
+        return self.events(known)
+
+
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Kernel, KernelEvents]]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A source whose first scan is over, and whose second is due."""
     made = Kernel()
     monkeypatch.setattr(kernel, "PathManager", made)
@@ -67,60 +86,35 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Kernel, KernelEvent
     with KernelEvents() as source:
         source.start()
         made.may_end.clear()
-        yield made, source
+        yield World(made, source)
         made.may_end.set()
 
 
-def eventually(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-def test_a_scan_delays_no_event_and_what_it_finds_comes_when_it_has_ended(world: tuple[Kernel, KernelEvents]) -> None:
-    told, source = world
-    assert source.events(lambda: {ONE: (7, False)}) == []
-    told.queue.append(opened(TWO, 8))
-    assert [event.token for event in source.events(lambda: {ONE: (7, False)})] == [8]
-    assert not source.has_pending
-    told.sockets = [opened(THREE, 9)]
-    told.may_end.set()
-    eventually(lambda: source.has_pending)
-    found = source.events(lambda: {ONE: (7, False), TWO: (8, False)})
+def test_a_scan_delays_no_event_and_what_it_finds_comes_when_it_has_ended(world: World) -> None:
+    assert world.events({ONE: (7, False)}) == []
+    assert world.events({ONE: (7, False)}, opened(TWO, 8)) == [opened(TWO, 8)]
+    assert not world.source.has_pending
+    found = world.after_scan({ONE: (7, False), TWO: (8, False)}, opened(THREE, 9))
     assert [(type(event), event.token) for event in found] == [(SubflowClosed, 7), (SubflowEstablished, 9)]
 
 
-def test_what_came_while_the_sockets_were_scanned_is_newer(world: tuple[Kernel, KernelEvents]) -> None:
-    told, source = world
+def test_what_came_while_the_sockets_were_scanned_is_newer(world: World) -> None:
     known = {ONE: (7, False)}
-    source.events(lambda: known)
+    world.events(known)
     # One ends and another begins; the scan has passed the one and not reached the other.
-    told.queue += [SubflowClosed(1, 7, ONE, Ended.RESET), opened(TWO, 8)]
-    assert len(source.events(lambda: known)) == 2
-    told.sockets = [opened(ONE, 7)]
-    told.may_end.set()
-    eventually(lambda: source.has_pending)
-    assert source.events(lambda: {TWO: (8, False)}) == []
+    assert len(world.events(known, SubflowClosed(1, 7, ONE, Ended.RESET), opened(TWO, 8))) == 2
+    assert world.after_scan({TWO: (8, False)}, opened(ONE, 7)) == []
 
 
-def test_a_scan_that_began_before_events_were_lost_does_not_count(world: tuple[Kernel, KernelEvents]) -> None:
-    told, source = world
-    source.events(dict)
-    told.queue.append(EventsLost())
-    assert source.events(lambda: {ONE: (7, False)}) == []
-    told.may_end.set()
-    eventually(lambda: source.has_pending)
-    assert [(type(event), event.token) for event in source.events(lambda: {ONE: (7, False)})] == [(SubflowClosed, 7)]
+def test_a_scan_that_began_before_events_were_lost_does_not_count(world: World) -> None:
+    world.events({})
+    assert world.events({ONE: (7, False)}, EventsLost()) == []
+    found = world.after_scan({ONE: (7, False)})
+    assert [(type(event), event.token) for event in found] == [(SubflowClosed, 7)]
 
 
-def test_a_backup_whose_event_was_lost_is_one_after_the_scan(world: tuple[Kernel, KernelEvents]) -> None:
-    told, source = world
+def test_a_backup_whose_event_was_lost_is_one_after_the_scan(world: World) -> None:
     known = {ONE: (7, False), TWO: (8, True)}
-    told.queue.append(EventsLost())
-    assert source.events(lambda: known) == []
-    told.sockets = [replace(opened(ONE, 7), backup=True), replace(opened(TWO, 8), backup=True)]
-    told.may_end.set()
-    eventually(lambda: source.has_pending)
-    (event,) = source.events(lambda: known)
+    assert world.events(known, EventsLost()) == []
+    (event,) = world.after_scan(known, replace(opened(ONE, 7), backup=True), replace(opened(TWO, 8), backup=True))
     assert isinstance(event, SubflowPriority) and (event.subflow, event.backup) == (ONE, True)

@@ -1,11 +1,15 @@
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from throttler.policy.decide import EvaluationContext, Matcher, RuleResult
-from throttler.policy.model import Policy, read, with_rule, without_rule
+from tests.refusals import command_error
+from throttler.policy.decide import Assignment, EvaluationContext, Matcher, RuleResult
+from throttler.policy.model import Policy, Rule, read, with_rule, without_rule
+from throttler.policy.preview import NAMED, preview
 from throttler.policy.values import Direction, SharedBy
 from throttler.sessions import Session, Subflow
+from tributary.api.console import Preview
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
@@ -83,12 +87,8 @@ def policy_of(text: str, folder: Path) -> Policy:
     ],
 )
 def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(CommandError) as caught:
+    with command_error(Exit.USAGE, message, begins=str(tmp_path / "p.toml")):
         policy_of(GOOD.replace(old, new), tmp_path)
-    assert caught.value.code == Exit.USAGE
-    assert str(caught.value).startswith(str(tmp_path / "p.toml"))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -113,6 +113,13 @@ def throttled_by(policy: Policy, *subflows: Subflow) -> dict[str, str]:
     return {remote: rule.name for remote, rule in found.items() if rule is not None}
 
 
+def assigned(policy: Policy, *subflows: Subflow, given: EvaluationContext | None = None) -> list[list[Assignment]]:
+    """What the first rule assigns to each subflow of a session."""
+    session = Session(7, 0, subflows)
+    rule, now = policy.rules[0], given or context(policy)
+    return [list(Matcher(policy).assignments(rule, session, each, now)) for each in subflows]
+
+
 def test_below_the_least_number_of_subflows_nothing_is_throttled(tmp_path: Path) -> None:
     assert throttled_by(policy_of(GOOD, tmp_path), subflow(1, "eth0")) == {}
 
@@ -120,17 +127,9 @@ def test_below_the_least_number_of_subflows_nothing_is_throttled(tmp_path: Path)
 def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(policy: Policy) -> None:
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
     assert throttled_by(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
-    (assignment,) = Matcher(policy).assignments(policy.rules[0], Session(7, 0, session), session[0], context(policy))
-    assert (assignment.subflow, assignment.interface, assignment.direction) == (
-        session[0].name,
-        "eth0",
-        Direction.DOWNLOAD,
-    )
-    assert (assignment.rates.rate, assignment.rates.ceiling, assignment.owner.shared_by) == (
-        5_000_000,
-        5_000_000,
-        SharedBy.SUBFLOW,
-    )
+    (one,), *_ = assigned(policy, *session)
+    assert (one.subflow, one.interface, one.direction) == (session[0].name, "eth0", Direction.DOWNLOAD)
+    assert (one.rates.rate, one.rates.ceiling, one.owner.shared_by) == (5_000_000, 5_000_000, SharedBy.SUBFLOW)
 
 
 def test_a_backup_does_not_count_but_is_throttled(policy: Policy) -> None:
@@ -178,7 +177,7 @@ def test_a_rule_without_an_action_is_an_exception(tmp_path: Path) -> None:
     policy = policy_of(GOOD.replace('[[rules]]\nname = "slow"', exempt), tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth0"))
     assert throttled_by(policy, *session) == {"10.0.1.2": "exempt", "10.0.2.2": "slow"}
-    assert Matcher(policy).assignments(policy.rules[0], Session(7, 0, session), session[0], context(policy)) == ()
+    assert assigned(policy, *session)[0] == []
 
 
 def test_the_path_that_names_clients_comes_before_the_one_that_takes_the_rest(tmp_path: Path) -> None:
@@ -189,19 +188,12 @@ def test_the_path_that_names_clients_comes_before_the_one_that_takes_the_rest(tm
 
 
 def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_does(tmp_path: Path) -> None:
-    more = "".join(
-        f'[[rules]]\nname = "{name}"\n{condition}\n\n'
-        for name, condition in (
-            ("three", "min_subflows = 3"),
-            ("mail", "ports = [25]"),
-            ("late", "hours = '01:00-02:00'"),
-        )
-    )
+    conditions = {"three": "min_subflows = 3", "mail": "ports = [25]", "late": "hours = '01:00-02:00'"}
+    more = "".join(f'[[rules]]\nname = "{name}"\n{condition}\n\n' for name, condition in conditions.items())
     policy = policy_of(GOOD.replace("[[rules]]", more + "[[rules]]", 1), tmp_path)
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    reasons = Matcher(policy).explain(
-        session, session.subflows[0], EvaluationContext(frozenset({"three", "mail", "slow"}))
-    )
+    active = EvaluationContext(frozenset({"three", "mail", "slow"}))
+    reasons = Matcher(policy).explain(session, session.subflows[0], active)
     assert reasons == [
         RuleResult("three", "its session has 2 active subflows, not 3 or more"),
         RuleResult("mail", "this host's port is 3128, not 25"),
@@ -222,33 +214,25 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
 def test_shared_by_says_who_shares_a_class(shared_by: str, keys: list[str], tmp_path: Path) -> None:
     policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nshared_by = "{shared_by}"'), tmp_path)
     ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", 3, False, False, 0)
-    session = Session(7, 0, (subflow(1, "eth0"), ipv6))
-    found = [
-        Matcher(policy).assignments(policy.rules[0], session, each, context(policy))[0] for each in session.subflows
-    ]
-    assert [assignment.owner.key for assignment in found] == keys
+    assert [one.owner.key for (one,) in assigned(policy, subflow(1, "eth0"), ipv6)] == keys
 
 
 def test_a_rule_for_both_directions_gives_two_assignments_and_borrowing_takes_the_rate_of_the_link(
     tmp_path: Path,
 ) -> None:
     more = '[links.eth0]\ndownload = "100mbit"\nupload = "20mbit"\n\n[[rules]]\ndirection = "both"\nborrow = true'
-    policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
-    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    assignments = Matcher(policy).assignments(policy.rules[0], session, session.subflows[0], context(policy))
-    assert [
-        (str(assignment.direction), assignment.rates.rate, assignment.rates.ceiling) for assignment in assignments
-    ] == [("download", 5_000_000, 100_000_000), ("upload", 5_000_000, 20_000_000)]
+    both, _ = assigned(policy_of(GOOD.replace("[[rules]]", more), tmp_path), subflow(1, "eth0"), subflow(2, "eth1"))
+    expected = [("download", 5_000_000, 100_000_000), ("upload", 5_000_000, 20_000_000)]
+    assert [(str(one.direction), one.rates.rate, one.rates.ceiling) for one in both] == expected
 
 
 def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
     more = '[[rules]]\nshared_by = "client"\nquota = "5GB per day"\nover_quota_rate = "1mbit"'
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
-    matcher, session = Matcher(policy), Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth0")))
-    (assignment,) = matcher.assignments(policy.rules[0], session, session.subflows[0], context(policy))
-    exhausted = EvaluationContext(frozenset({"slow"}), {assignment.owner})
-    rates = [matcher.assignments(policy.rules[0], session, each, exhausted)[0].rates.rate for each in session.subflows]
-    assert rates == [1_000_000, 5_000_000]
+    session = (subflow(1, "eth0"), subflow(2, "eth0"))
+    (spender,), _ = assigned(policy, *session)
+    exhausted = EvaluationContext(frozenset({"slow"}), {spender.owner})
+    assert [one.rates.rate for (one,) in assigned(policy, *session, given=exhausted)] == [1_000_000, 5_000_000]
 
 
 def test_a_rule_set_live_replaces_its_namesake_or_comes_first(policy: Policy) -> None:
@@ -274,6 +258,54 @@ def test_rules_of_drop_ins_come_first_and_a_wrong_one_is_named(tmp_path: Path) -
     assert [rule.name for rule in read(file).rules][:2] == ["a", "b"]
     for text in ('[[rules]]\nname = "c"\npath = "nowhere"\n', '[paths.x]\ninterface = "eth9"\n'):
         (folder / "c.toml").write_text(text)
-        with pytest.raises(CommandError, match=r"policy\.d/c\.toml: ") as caught:
+        with command_error(Exit.USAGE, "policy.d/c.toml: "):
             read(file)
-        assert caught.value.code == Exit.USAGE
+
+
+SESSIONS = [
+    Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1"))),
+    Session(8, 0, (subflow(3, "eth0"), subflow(4, "eth0"))),
+    Session(9, 0, (subflow(5, "eth1"),)),
+]
+Tried = Callable[..., Preview]
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Tried:
+    policy = policy_of(GOOD, tmp_path)
+
+    def try_rule(sessions: Iterable[Session] = SESSIONS, **keys: object) -> Preview:
+        rule = Rule.model_validate(keys)
+        active = frozenset(each.name for each in policy.rules)
+        return preview(Matcher(policy), with_rule(policy, rule, last=False), rule, sessions, active)
+
+    return try_rule
+
+
+def test_a_new_rule_takes_subflows_of_another_one_and_nobody_elses(tried: Tried) -> None:
+    found = tried(name="new", path="wired", rate="1mbit")
+    assert (found.acts, found.sessions, found.subflows, found.taken, found.released) == (True, 2, 3, {"slow": 3}, 0)
+    assert [(each.token, each.path, each.instead_of) for each in found.first] == [
+        ("00000007", "wired", "slow"),
+        ("00000008", "wired", "slow"),
+        ("00000008", "wired", "slow"),
+    ]
+
+
+def test_a_rule_that_replaces_itself_says_what_it_lets_go(tried: Tried) -> None:
+    found = tried(name="slow", path="wireless", rate="1mbit")
+    assert (found.sessions, found.subflows, found.taken, found.released) == (1, 1, {}, 3)
+
+
+def test_a_rule_that_is_not_active_now_is_shown_as_if_it_were(tried: Tried) -> None:
+    assert tried(name="night", path="wireless", hours="03:00-03:01", rate="1mbit").subflows == 1
+
+
+def test_an_exception_acts_on_nothing(tried: Tried) -> None:
+    assert tried(name="free", path="wired").acts is False
+
+
+def test_of_many_subflows_the_first_are_named(tried: Tried) -> None:
+    many = [Session(each, 0, (subflow(1, "eth0"), subflow(2, "eth0"))) for each in range(NAMED)]
+    found = tried(many, name="new", rate="1mbit")
+    assert (found.subflows, len(found.first)) == (2 * NAMED, NAMED)

@@ -1,7 +1,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_network
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import command_error
 from tests.unit.prometheus import samples
-from tests.unit.throttler.test_engine import FIRST, SESSION, policy_of
+from tests.unit.throttler.test_engine import FIRST, JOINED, SESSION, policy_of
 from throttler.policy.decide import Matcher
 from throttler.policy.model import with_rule
 from throttler.policy.preview import preview
@@ -21,6 +22,7 @@ from throttler.service.query import SessionQuery
 from throttler.service.query import check as check_query
 from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
+from throttler.service.silence import Silence
 from throttler.sources.limits import Count
 from throttler.sources.packet_source import PacketSource
 from throttler.sources.source import SourceKind
@@ -106,9 +108,8 @@ def test_what_shows_no_addresses_of_clients_names_them_nowhere(
     ids=str,
 )
 def test_what_names_nothing_is_refused(engine: Engine, ends: object) -> None:
-    with pytest.raises(CommandError, match="accepted: the token of a session or both ends") as caught:
+    with command_error(Exit.USAGE, "accepted: the token of a session or both ends"):
         question(engine, ends)
-    assert caught.value.code == Exit.USAGE
 
 
 def test_thousands_of_ends_are_refused_unlooked_at_and_are_not_sent_back(engine: Engine) -> None:
@@ -240,3 +241,55 @@ def test_a_counter_of_the_sniffer_is_there_before_its_first_event(engine: Engine
         page = Exporter().page(replace(of(engine), counts=source.counts()).whole)
     shown = samples(page, "tributary_throttler")
     assert {name: shown.get(("events_total", (str(name),))) for name in Count} == dict.fromkeys(Count, 0)
+
+
+LONGEST = 100
+
+
+class World:
+    """One rule, and a look at each ``now`` at what its classes, by minor number, have sent."""
+
+    def __init__(self, shared_by: str, folder: Path) -> None:
+        self.engine = Engine(
+            policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', folder), Quotas(), datetime.now
+        )
+        self.silence = Silence()
+
+    def come(self, name: FourTuple, now: int, token: int = 7, interface: str = "eth0") -> None:
+        self.engine.handle([SubflowEstablished(now, token, name, interface)], 0)
+
+    def look(self, now: int, sent: Mapping[int, int]) -> list[FourTuple]:
+        made = of(self.engine, lambda minor: sent.get(minor, 0))
+        return self.silence.look(replace(made, now=now), LONGEST)
+
+
+def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enough(tmp_path: Path) -> None:
+    world = World("subflow", tmp_path)
+    world.come(FIRST, 0)
+    assert [world.look(now, {1: 500}) for now in (0, 50, 99)] == [[], [], []]
+    assert world.look(100, {1: 500}) == [FIRST]
+    assert world.look(150, {1: 501}) == world.look(240, {1: 501}) == []
+    assert world.look(250, {1: 501}) == [FIRST]
+
+
+def test_who_shares_a_class_that_carries_something_is_not_silent(tmp_path: Path) -> None:
+    world = World("client", tmp_path)
+    other = FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000)
+    world.come(FIRST, 0)
+    world.come(other, 0, token=8)
+    assert [world.look(now, {1: now}) for now in (0, 100, 200)] == [[], [], []]
+    assert world.look(300, {1: 200}) == [FIRST, other]
+
+
+def test_a_subflow_that_has_just_come_into_a_class_that_stands_still_is_not_silent(tmp_path: Path) -> None:
+    world = World("client", tmp_path)
+    world.come(FIRST, 0)
+    world.look(0, {1: 5})
+    world.come(FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000), 90, token=8)
+    assert world.look(100, {1: 5}) == [FIRST]
+
+
+def test_a_class_that_could_not_be_read_says_nothing(tmp_path: Path) -> None:
+    world = World("subflow", tmp_path)
+    world.come(JOINED, 0, interface="eth1")
+    assert [world.look(now, {1: 5}) for now in (0, 100, 200)] == [[], [], []]

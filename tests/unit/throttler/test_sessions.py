@@ -1,4 +1,4 @@
-from throttler.sessions import Sessions
+from throttler.sessions import Session, Sessions
 from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
@@ -24,9 +24,15 @@ def after(*events: Event) -> Sessions:
     return sessions
 
 
+def one_after(*events: Event) -> Session:
+    """The one session that there is then."""
+    (session,) = after(*events)
+    assert session.token == 7
+    return session
+
+
 def test_a_session_has_the_subflows_that_were_established() -> None:
-    session = after(OPENED, JOIN).get(7)
-    assert session is not None
+    session = one_after(OPENED, JOIN)
     assert [subflow.name for subflow in session.subflows] == [FIRST, JOINED]
     assert session.active == 2
     assert session.since == 1
@@ -34,15 +40,12 @@ def test_a_session_has_the_subflows_that_were_established() -> None:
 
 def test_a_backup_is_not_active_until_the_client_says_so() -> None:
     backup = SubflowEstablished(2, 7, JOINED, "wireless", backup=True)
-    session = after(OPENED, backup).get(7)
-    assert session is not None and session.active == 1
-    session = after(OPENED, backup, SubflowPriority(3, 7, JOINED, False)).get(7)
-    assert session is not None and session.active == 2
+    assert one_after(OPENED, backup).active == 1
+    assert one_after(OPENED, backup, SubflowPriority(3, 7, JOINED, False)).active == 2
 
 
 def test_a_closed_subflow_goes_and_its_session_stays() -> None:
-    session = after(OPENED, JOIN, SubflowClosed(3, 7, FIRST, Ended.RESET)).get(7)
-    assert session is not None
+    session = one_after(OPENED, JOIN, SubflowClosed(3, 7, FIRST, Ended.RESET))
     assert [subflow.name for subflow in session.subflows] == [JOINED]
 
 
@@ -62,8 +65,7 @@ def test_what_is_known_has_the_backup_flag_that_was_told_last() -> None:
 
 
 def test_the_same_subflow_twice_is_one_subflow() -> None:
-    session = after(OPENED, JOIN, JOIN).get(7)
-    assert session is not None and len(session.subflows) == 2
+    assert len(one_after(OPENED, JOIN, JOIN).subflows) == 2
 
 
 def test_a_subflow_of_another_session_takes_the_place_of_one_with_its_addresses_and_ports() -> None:
@@ -98,8 +100,6 @@ def test_the_number_of_subflows_is_kept() -> None:
 
 
 def test_announced_addresses_are_kept_for_the_record_and_bounded() -> None:
-    sessions = after(OPENED, *(AddressAnnounced(3, 7, number, f"10.0.{number}.2") for number in range(10)))
-    sessions.apply(AddressRemoved(4, 7, 9))
-    session = sessions.get(7)
-    assert session is not None
+    announced = (AddressAnnounced(3, 7, number, f"10.0.{number}.2") for number in range(10))
+    session = one_after(OPENED, *announced, AddressRemoved(4, 7, 9))
     assert session.announced == tuple((number, f"10.0.{number}.2") for number in range(2, 9))
