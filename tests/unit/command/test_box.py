@@ -9,10 +9,11 @@ import pytest
 from command import box
 from command.monitor import essence
 from console import looking
+from tests.refusals import command_error
 from tributary.api.places import GATEWAY, ROUTER, THROTTLER
 from tributary.daemons import directories
 from tributary.daemons.control import Control
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 PATIENCE = 0.2
 
@@ -36,9 +37,8 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 @pytest.mark.parametrize("silent", [[ROUTER]], indirect=True)
 @pytest.mark.usefixtures("silent")
 def test_a_router_that_hangs_is_named_and_not_the_throttler_that_is_not_there() -> None:
-    with pytest.raises(CommandError, match="the router daemon does not answer: timed out") as caught:
+    with command_error(Exit.UNAVAILABLE, "the router daemon does not answer: timed out"):
         box.Answers(PATIENCE, PATIENCE).links()
-    assert caught.value.code == Exit.UNAVAILABLE
     states = {each.name: each.state for each in box.Answers(PATIENCE, PATIENCE).daemons()}
     assert states["router"] == "does not answer"
     assert states["throttler"] == "does not run"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from command import parts
+from tests.refusals import command_error
 from tributary.api.parts import Fleet
-from tributary.settings.errors import CommandError
+from tributary.settings.errors import Exit
 
 METRICS = """\
 # HELP tributary_converter_open_connections Connections that are open.
@@ -83,6 +84,5 @@ def test_what_the_fleets_program_has_written_is_read(file: Path) -> None:
 def test_what_is_not_there_or_old_or_broken_is_not_running(file: Path, text: str | None, refusal: str) -> None:
     if text is not None:
         file.write_text(text)
-    with pytest.raises(CommandError, match=refusal) as failure:
+    with command_error(Exit.UNAVAILABLE, refusal):
         parts.fleet()
-    assert failure.value.code == 69

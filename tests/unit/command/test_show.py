@@ -3,15 +3,18 @@
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from command import lists, mapping, show, tables
 from command.show import LINKS, RULES, SERVICES, SESSIONS, Column, D, Listed, Selection
+from tests.refusals import command_error
 from tests.unit.throttler.answer import answer
-from tributary.api.documents import Link, Service
-from tributary.settings.errors import CommandError, Exit
+from tributary.api.documents import Link, Service, Session
+from tributary.api.places import MOST_SESSIONS
+from tributary.settings.errors import Exit
 
 
 def link(name: str, **changes: object) -> Link:
@@ -54,9 +57,8 @@ def test_clients_are_sorted_as_addresses_and_not_as_texts() -> None:
 
 
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(CommandError, match="--sort speed: accepted: token, client, age") as caught:
+    with command_error(Exit.USAGE, "--sort speed: accepted: token, client, age"):
         show.chosen(mapping.sessions(answer()), SESSIONS, Selection(json=False, sort="speed"))
-    assert caught.value.code == Exit.USAGE
 
 
 def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,3 +94,33 @@ def test_no_cell_is_cut_and_on_a_terminal_the_last_column_folds(terminal: bool, 
 
 def test_titles_that_are_wider_than_their_cells_leave_the_others_their_room() -> None:
     assert "…" not in "".join(printed(Listed(mapping.sessions(answer()), 0.0), SESSIONS, 40))
+
+
+def test_a_session_counts_what_its_subflows_have() -> None:
+    (session,) = mapping.sessions(answer())
+    assert (session.token, session.client) == ("1a2b3c4d", "10.0.1.2")
+    assert (session.throttled, session.sent, session.received) == (1, 3000, 45)
+    held, free = session.subflows
+    assert (held.local, held.rule, held.rtt) == ("10.0.1.1:3128", "wired-slow", 0.02)
+    assert (free.path, free.backup, free.rule) == (None, True, None)
+
+
+def test_a_path_shows_the_limit_that_the_command_set_and_no_other_rules_rate() -> None:
+    status = answer()
+    rules = [rule for rule in status.rules if rule.rate]
+    assert all(path.limit is None for path in mapping.paths(status))
+    limited = answer(rules=(replace(rules[0], name=f"limit-{status.paths[0].name}"),))
+    assert mapping.paths(limited)[0].limit == "5mbit"
+
+
+def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> None:
+    (one,) = mapping.sessions(answer())
+    sessions = [one.model_copy(update={"token": f"{number:08x}"}) for number in range(2_500)]
+
+    def page(offset: int = 0) -> Listed[Session]:
+        """Before each look a new session comes first."""
+        sessions.insert(0, one.model_copy(update={"token": f"new-{offset}"}))
+        return Listed(sessions[offset : offset + MOST_SESSIONS], 1.0, len(sessions))
+
+    tokens = [each.token for each in lists.first(page, 3000).documents]
+    assert tokens[0] == "new-0" and tokens[1:] == [f"{number:08x}" for number in range(2_500)]

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from command import mapping, watch
 from command.lists import Interval
+from command.monitor import Seen, changes
 from command.show import CLASSES, LINKS, SESSIONS, Listed, Selection
 from command.watch import with_rates
 from tests.unit.command.test_show import link
 from tests.unit.throttler.answer import answer, session
 from throttler.service.status import Status
-from tributary.api.documents import HtbClass, Link, Session
+from tributary.api.documents import Document, HtbClass, Link, Session
 from tributary.settings.errors import CommandError, Exit
 
 SECOND = Interval.parse("1s")
@@ -131,3 +132,23 @@ def test_rates_are_shown_where_they_are_known() -> None:
 def test_an_interval_that_is_none_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="from '500ms' to '3600s'"):
         Interval.parse(wrong)
+
+
+def said(before: list[Document], after: list[Document]) -> list[str]:
+    first, second = (seen(documents) for documents in (before, after))
+    return [f"{change.change}: {change.text}" for change in changes(first, second, now=0.0)]
+
+
+def seen(links: list[Document]) -> Seen:
+    return {("link", each.key): each for each in links}
+
+
+def test_a_link_that_fails_is_a_line_and_the_passing_of_time_is_none() -> None:
+    assert said([link("lte", age=1.0, rtt=0.1)], [link("lte", age=2.0, rtt=0.2)]) == []
+    down = link("lte", state="down", reason="no-carrier")
+    assert said([link("lte")], [down]) == ["changed: link lte: down, no-carrier (was: up)"]
+
+
+def test_what_comes_and_goes_is_named() -> None:
+    assert said([], [link("dsl", download=9_000_000)]) == ["new: link dsl: up, 9.00 Mbit/s down"]
+    assert said([link("dsl")], []) == ["gone: link dsl is gone"]
