@@ -1,5 +1,5 @@
 """What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or, of a card BASE-NAME,
-with what differs from those of BASE, in BASE-NAME.diff.
+with what differs from those of BASE, in BASE-NAME.diff. Of several bases it is the one with the longest name.
 
 To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
@@ -73,8 +73,8 @@ def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 @EVERY
 def test_the_plan_is_the_golden_one(name: str) -> None:
-    base, dash, _ = name.partition("-")
-    if dash:
+    base = max((each for each in CASES if name.startswith(f"{each}-")), key=len, default="")
+    if base:
         path, found = GOLDEN / f"{name}.diff", differences(text(base), text(name))
     else:
         path, found = GOLDEN / f"{name}.plan", iter(text(name))
