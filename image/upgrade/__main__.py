@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from image.upgrade import bundle, firmware, grubenv, machine, own
-from image.upgrade.boot_partition import BOOT, fill
+from image.upgrade.boot_partition import BOOT, fill, put
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import SLOTS, folder
 from image.upgrade.health import Health, Verdict
@@ -235,7 +235,7 @@ def _repair(slot: str) -> str:
     (other,) = set(SLOTS) - {slot}
     is_good = _inside(f"/dev/tributary/root-{folder(other)}").is_good
     first = other if is_good and grubenv.found_good(BOOT) == other else slot
-    grubenv.write(BOOT, grubenv.environment(first, other_good=is_good))
+    put(BOOT / grubenv.NAME, grubenv.environment(first, other_good=is_good))
     if first == other:
         grubenv.note_good(BOOT, "")
     print(f"GRUB's variables were damaged: made anew, slot {first} starts first")

@@ -59,13 +59,18 @@ class BootPartition:
         with suppress(OSError, UnicodeDecodeError):
             if path.read_text() == text:
                 return
-        write_atomic(path, text.encode())
-        _settle(self.place)
+        put(path, text.encode())
 
     def _remove(self, name: str) -> None:
         with refused(Exit.SYSTEM, self.place / name, "cannot be removed"):
             (self.place / name).unlink(missing_ok=True)
         _settle(self.place)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Have ``content`` there, also across a power cut; raises CommandError (71)."""
+    write_atomic(path, content)
+    _settle(path.parent)
 
 
 def fill(root: Path, folder: Path) -> None:

@@ -9,9 +9,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from image.upgrade.boot_partition import put
 from image.upgrade.choice import SLOTS
-from tributary.daemons.state_file import write_atomic
-from tributary.kernel import process
 from tributary.settings.errors import Exit, refused
 
 NAME = "grub/grubenv"
@@ -22,7 +21,6 @@ BYTES = 1024
 _HEAD = "# GRUB Environment Block\n"
 """GRUB reads no file without it (grub-core/lib/envblk.c)."""
 _WHOLE = re.compile(rf"{_HEAD}(?:[ -~]*\n)*#*".encode())
-_SYNC = 900.0  # seconds: a slow card
 
 
 def environment(first: str = "A", *, other_good: bool = False) -> bytes:
@@ -45,11 +43,6 @@ def is_damaged(boot: Path) -> bool:
         return path.parent.exists() and not (path.exists() and is_whole(path.read_bytes()))
 
 
-def write(boot: Path, data: bytes) -> None:
-    """Have ``data`` there, also across a power cut; raises CommandError (71)."""
-    _put(boot, NAME, data)
-
-
 def found_good(boot: Path) -> str:
     """The slot that was found good last; empty if that is not known."""
     with suppress(OSError, UnicodeDecodeError):
@@ -60,9 +53,4 @@ def found_good(boot: Path) -> str:
 def note_good(boot: Path, slot: str) -> None:
     """Have ``slot`` there as the one that was found good last, on a PC; empty: none. Raises CommandError (71)."""
     if (boot / _GOOD).parent.exists() and found_good(boot) != slot:
-        _put(boot, _GOOD, slot.encode())
-
-
-def _put(boot: Path, name: str, data: bytes) -> None:
-    write_atomic(boot / name, data)
-    process.output(["sync", "--file-system", str(boot)], timeout=_SYNC)  # of FAT, fsync(2) knows too little
+        put(boot / _GOOD, slot.encode())

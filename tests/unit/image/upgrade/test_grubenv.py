@@ -122,7 +122,7 @@ def test_what_is_found_good_is_noted_only_where_it_changes(
 ) -> None:
     command._confirm()
     assert (did, grubenv.found_good(boot)) == (["good booted"], "A")
-    monkeypatch.setattr(grubenv, "write_atomic", None)  # no write puts the boot partition at risk
+    monkeypatch.setattr(grubenv, "put", None)  # no write puts the boot partition at risk
     command._confirm()
     assert did == ["good booted", "good booted"]
 
