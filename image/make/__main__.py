@@ -36,9 +36,9 @@ stages
   with little changed takes little time. The folder logs in it has what the programs said.
 
 lock
-  image/make/lock/ROLE-BOARD.lock has the version of every package of Debian that the image was tested with. A build
-  takes the newest, and lists at its end what differs; with --locked it ends with exit code 1 instead. --update-lock
-  writes down what Debian has today: look at the change, build, test, commit it.
+  image/make/debian.lock has the version of every package of Debian that each image was tested with. A build takes the
+  newest, and lists at its end what differs; with --locked it ends with exit code 1 instead. --update-lock writes down
+  what Debian has today for this image: look at the change, build, test, commit it.
 
 result, in DIR
   tributary-ROLE-BOARD-VERSION.img.zst   the image, packed

@@ -12,7 +12,7 @@ from image.make import foreign, lock
 from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
 from image.make.texts import COMPONENTS, MIRRORS
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 _STATUS = "var/lib/dpkg/status"
 _EXCLUDED = ("/usr/share/locale/*", "/usr/share/doc/*/changelog*")
@@ -24,7 +24,7 @@ _ENVIRONMENT = {"INITRD": "No", "DEBIAN_FRONTEND": "noninteractive"}
 
 @dataclass(frozen=True)
 class Base:
-    """Debian for a board in a role. ``lock_path`` has the versions that it is tested with.
+    """Debian for a board in a role. ``lock_path`` has the versions that every image is tested with.
 
     ``strict``: only those will do. Otherwise Debian's newest are taken.
     """
@@ -41,14 +41,20 @@ class Base:
     def sources(self) -> tuple[str, ...]:
         """All that its packages depend on."""
         command = self._bootstrapping(Path("TARGET"))
-        return (*command, self.lock_path.read_text() if self.lock_path.exists() else "", *["locked"] * self.strict)
+        locked = lock.text({self.image: self._locks().get(self.image, {})})
+        return (*command, locked, *["locked"] * self.strict)
 
     def locked(self) -> dict[str, str]:
         """Versions by package; raises CommandError (66) if there is no lock yet."""
-        try:
-            text = self.lock_path.read_text()
-        except OSError as error:
-            raise CommandError(Exit.NO_INPUT, f"{self.lock_path}: {error.strerror}: --update-lock writes it") from error
+        locks = self._locks()
+        if self.image not in locks:
+            raise CommandError(Exit.NO_INPUT, f"{self.lock_path}: has no {self.image}: --update-lock writes it")
+        return locks[self.image]
+
+    def _locks(self) -> dict[str, dict[str, str]]:
+        """Those of all images."""
+        with refused(Exit.NO_INPUT, self.lock_path, "cannot be read"):
+            text = self.lock_path.read_text() if self.lock_path.exists() else ""
         return lock.parse(text, str(self.lock_path))
 
     def make(self, target: Path, runner: Runner) -> None:
@@ -75,7 +81,7 @@ class Base:
             partial = cache / f".base-{self.image}.{os.getpid()}.tar"
             self._bootstrap(partial, runner)
             partial.rename(unlocked)
-        self.lock_path.write_text(lock.text(versions(unlocked), self.image))
+        self.lock_path.write_text(lock.text(self._locks() | {self.image: versions(unlocked)}))
         return unlocked
 
     def _unlocked(self, cache: Path) -> Path:

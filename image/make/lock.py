@@ -1,4 +1,7 @@
-"""Which versions of Debian's packages an image has, and whether they are those that it was tested with. Pure."""
+"""Which versions of Debian's packages an image has, and whether they are those that it was tested with. Pure.
+
+The lock has sections: each names the images that have what is in it, since most of it is the same in all of them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,27 +11,39 @@ from tributary.settings.errors import CommandError, Exit
 
 Versions = Mapping[str, str]
 
+_HEAD = "# Debian's packages, by the images that have them. scripts/build-image --update-lock writes an image's anew.\n"
+_IMAGES = re.compile(r"\[([^\[\]]+)\]")
 _ENTRY = re.compile(r"([a-z0-9][a-z0-9+.-]+)=(\S+)")
 _SHOWN = 12
 
 
-def parse(text: str, where: str) -> dict[str, str]:
-    """Versions by package from lines ``name=version``; raises CommandError (64) that names a line that is none."""
-    found = {}
+def parse(text: str, where: str) -> dict[str, dict[str, str]]:
+    """Of each image, versions by package; raises CommandError (64) that names a line that is none."""
+    found: dict[str, dict[str, str]] = {}
+    images: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line or line.startswith("#"):
             continue
-        match = _ENTRY.fullmatch(line)
-        if match is None:
-            raise CommandError(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION")
-        found[match[1]] = match[2]
+        if section := _IMAGES.fullmatch(line):
+            images = section[1].split()
+        elif images and (match := _ENTRY.fullmatch(line)):
+            for image in images:
+                found.setdefault(image, {})[match[1]] = match[2]
+        else:
+            raise CommandError(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION, below [IMAGE ...]")
     return found
 
 
-def text(versions: Versions, image: str) -> str:
+def text(locks: Mapping[str, Versions]) -> str:
     """What ``parse`` reads."""
-    head = f"# Debian's packages in the image {image}. scripts/build-image --update-lock writes this file anew.\n"
-    return head + "".join(f"{name}={version}\n" for name, version in sorted(versions.items()))
+    images: dict[str, list[str]] = {}
+    for image, versions in sorted(locks.items()):
+        for name, version in versions.items():
+            images.setdefault(f"{name}={version}\n", []).append(image)
+    sections: dict[str, list[str]] = {}
+    for entry, having in sorted(images.items()):
+        sections.setdefault(" ".join(having), []).append(entry)
+    return _HEAD + "".join(f"\n[{having}]\n{''.join(entries)}" for having, entries in sorted(sections.items()))
 
 
 def installed(status: str) -> dict[str, str]:

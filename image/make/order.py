@@ -19,7 +19,7 @@ from image.make.stage import Durations, Stage
 from image.progress import Progress
 from tributary.settings.errors import CommandError, Exit
 
-LOCKS = Path(__file__).parent / "lock"
+LOCK = Path(__file__).with_name("debian.lock")
 
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
@@ -55,7 +55,7 @@ class Order:
 
     @property
     def debian(self) -> base.Base:
-        return base.Base(self.board, self.role, LOCKS / f"{self.kind}.lock", self.locked)
+        return base.Base(self.board, self.role, LOCK, self.locked)
 
     @property
     def slowness(self) -> float:

@@ -11,12 +11,12 @@ import pytest
 
 from debs.release import Commit
 from image import progress
-from image.make import foreign, order
+from image.make import foreign, lock, order
 from image.make.__main__ import main
 from image.make.base import Base
 from image.make.boards import BOARDS, Role
 from image.make.command import Runner
-from image.make.order import LOCKS, Making, Order
+from image.make.order import Making, Order
 from tests.refusals import usage_error
 from tests.unit.debs import sample
 from tributary.paths import CACHE
@@ -75,8 +75,8 @@ def test_whom_an_image_trusts_is_in_its_root_and_not_in_debians_half(tmp_path: P
 
 
 def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "LOCKS", tmp_path)
-    with pytest.raises(CommandError, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
+    monkeypatch.setattr(order, "LOCK", tmp_path / "x.lock")
+    with pytest.raises(CommandError, match=r"x\.lock: has no gateway-x86: --update-lock writes it"):
         order.build(making(tmp_path), progress.Text("build-image"))
 
 
@@ -93,9 +93,9 @@ class Mmdebstrap(Runner):
 
 
 def based(tmp_path: Path, strict: bool) -> tuple[Base, Path]:
-    lock = tmp_path / "x.lock"
-    lock.write_text("bash=5.2\n")
-    base, target = Base(BOARDS["x86"], Role.GATEWAY, lock, strict), tmp_path / "base.tar"
+    path = tmp_path / "x.lock"
+    path.write_text("[gateway-x86 router-x86]\nbash=5.2\n")
+    base, target = Base(BOARDS["x86"], Role.GATEWAY, path, strict), tmp_path / "base.tar"
     base.make(target, Mmdebstrap(tmp_path / "log", progress.Text("build-image")))
     return base, target
 
@@ -111,11 +111,22 @@ def test_newer_packages_of_debian_are_refused_where_only_the_locked_ones_will_do
     assert not (tmp_path / "base.tar").exists()
 
 
-@pytest.mark.parametrize("path", sorted(LOCKS.glob("*.lock")), ids=lambda path: path.stem)
-def test_a_lock_has_what_the_image_asks_for(path: Path, tmp_path: Path) -> None:
-    role, _, board = path.stem.partition("-")
-    locked = Order(BOARDS[board], Role(role), tmp_path, tmp_path).debian.locked()
-    assert set(BOARDS[board].all_packages(Role(role))) <= set(locked)
+def test_an_updated_lock_keeps_what_other_images_have(tmp_path: Path) -> None:
+    base, _ = based(tmp_path, strict=False)
+    keys = [Base(base.board, role, base.lock_path).sources() for role in Role]
+    base.update_lock(tmp_path, Mmdebstrap(tmp_path / "log", progress.Text("build-image")))
+    assert lock.parse(base.lock_path.read_text(), "") == {"gateway-x86": {"bash": "5.3"}, "router-x86": {"bash": "5.2"}}
+    assert [Base(base.board, role, base.lock_path).sources() != key for role, key in zip(Role, keys, strict=True)] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_lock_has_what_the_image_asks_for(board: str, role: Role, tmp_path: Path) -> None:
+    locked = Order(BOARDS[board], role, tmp_path, tmp_path).debian.locked()
+    assert set(BOARDS[board].all_packages(role)) <= set(locked)
 
 
 NO_FOLDER = "accepted: the address of a folder"

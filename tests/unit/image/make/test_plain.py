@@ -133,15 +133,17 @@ def test_dpkgs_database_gives_what_is_installed() -> None:
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
-    versions = {"libstdc++6": "14.2.0-19", "bash": "5.2"}
-    text = lock.text(versions, "router-rpi")
-    assert text.splitlines()[1:] == ["bash=5.2", "libstdc++6=14.2.0-19"]
-    assert lock.parse(text, "x") == versions
+    locks = {"router-rpi": {"libstdc++6": "14.2.0-19", "bash": "5.2"}, "router-x86": {"bash": "5.2"}}
+    text = lock.text(locks)
+    sections = ["[router-rpi]", "libstdc++6=14.2.0-19", "", "[router-rpi router-x86]", "bash=5.2"]
+    assert text.splitlines()[2:] == sections
+    assert lock.parse(text, "x") == locks
 
 
-def test_a_line_that_is_no_version_is_named() -> None:
-    with pytest.raises(CommandError, match=r"x\.lock:2: 'bash 5': accepted: NAME=VERSION"):
-        lock.parse("# A comment\nbash 5\n", "x.lock")
+@pytest.mark.parametrize(("text", "named"), [("[x]\nbash 5\n", "2: 'bash 5'"), ("\nbash=5\n[x]\n", "2: 'bash=5'")])
+def test_a_line_that_is_no_version_of_an_image_is_named(text: str, named: str) -> None:
+    with pytest.raises(CommandError, match=rf"x\.lock:{named}: accepted: NAME=VERSION, below \[IMAGE \.\.\.\]"):
+        lock.parse(text, "x.lock")
 
 
 def test_packages_that_differ_are_listed() -> None:
