@@ -5,6 +5,7 @@ import gzip
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from debs.manual import manual
 from debs.package import PYTHON, File, Inputs
 from debs.release import Release
 from tributary.settings.errors import CommandError, Exit
@@ -28,8 +29,9 @@ def files(inputs: Inputs, package: str, *patterns: str) -> Iterator[File]:
 def _placed(package: str, path: PurePosixPath, content: bytes, release: Release) -> File:
     name, documents = path.name, f"usr/share/doc/{package}"
     match str(path.parent), path.suffix:
-        case "debs/man", section:
-            return File(f"usr/share/man/man{section[1:]}/{name}.gz", zipped(dated(content, release)))
+        case "debs/man", ".md":
+            page = manual(content.decode(), f"{release.date:%B} {release.date.day}, {release.date.year}")
+            return File(f"usr/share/man/man{path.stem[-1]}/{path.stem}.gz", zipped(page.encode()))
         case "debs/files", ".logrotate":  # logrotate(8)
             return File(f"etc/logrotate.d/{path.stem}", content)
         case "debs/files", ".lintian-overrides":  # what lintian(1) need not say, each with its reason
@@ -45,12 +47,6 @@ def _placed(package: str, path: PurePosixPath, content: bytes, release: Release)
         case _, ".md":
             return File(f"{documents}/{name}.gz", zipped(content))
     return File(f"{documents}/examples/{name}", content)
-
-
-def dated(manual: bytes, release: Release) -> bytes:
-    """A manual with the commit's date as its own, as mdoc(7) wants it."""
-    date = f"{release.date:%B} {release.date.day}, {release.date.year}"
-    return manual.replace(b"@DATE@", date.encode())
 
 
 def modules(checkout: Mapping[str, bytes], part: str) -> tuple[File, ...]:

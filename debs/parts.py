@@ -61,7 +61,7 @@ def _common(inputs: Inputs) -> Package:
             *content.files(inputs, name, "kernel-config/90-tributary.conf", "kernel-config/systemd/*"),
             *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
-            *content.files(inputs, name, "debs/man/tributary.8", "debs/man/tributary-doctor.8"),
+            *content.files(inputs, name, "debs/man/tributary.8.md", "debs/man/tributary-doctor.8.md"),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
@@ -181,7 +181,7 @@ def _handoff(inputs: Inputs) -> Package:
         "leads the packets. As installed neither runs.",
         files=(
             *(File(f"usr/bin/{each}", built, 0o755) for each, built in programs.items()),
-            *(file for each in programs for file in content.files(inputs, name, f"debs/man/{each}.8")),
+            *(file for each in programs for file in content.files(inputs, name, f"debs/man/{each}.8.md")),
             *content.files(inputs, name, "handoff/systemd/*", "debs/*/tributary-handoff.*"),
             *content.files(inputs, name, "debs/files/switch.conf", "debs/files/backend.conf"),
             *content.files(inputs, name, *(f"docs/handoff{page}.md" for page in ("", "-choice", "-internals"))),
@@ -323,7 +323,7 @@ def _image(inputs: Inputs) -> Package:
             content.command("firmware-slots", "image.upgrade.firmware", "usr/lib/tributary"),
             *content.files(inputs, name, "image/*/tributary-*.service", "image/*/*.d/*", "debs/*/tributary-image.*"),
             *content.files(inputs, name, "image/firstboot/tributary.toml"),
-            *(file for each in commands for file in content.files(inputs, name, f"debs/man/{each}.8")),
+            *(file for each in commands for file in content.files(inputs, name, f"debs/man/{each}.8.md")),
             *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),
             *content.files(inputs, name, "docs/clients.md"),
         ),

@@ -1,5 +1,6 @@
 """Manual pages: formatted without a complaint, and telling what the pages of docs/ and the commands tell."""
 
+import gzip
 import re
 import shutil
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 
 from command import cli as tributary
 from console.settings import ConsoleSettings
-from debs import checkout, content
+from debs import checkout
+from debs.manual import manual
 from doctor.__main__ import main as doctor
 from gateway import cli as gateway
 from gateway.settings import GatewaySettings
@@ -20,7 +22,7 @@ from image.firstboot.page.__main__ import main as first_start
 from image.upgrade.__main__ import main as upgrade
 from router.settings import Multipath, Wan
 from squid.settings import SquidSettings
-from tests.unit.debs.sample import release
+from tests.unit.debs.test_contents import PACKAGES
 from throttler import cli
 from tributary.paths import ROOT
 from tributary.settings.metrics import Metrics
@@ -28,24 +30,32 @@ from tributary.settings.probing import Probe
 from tributary.wireguard.tunnels import Tunnels
 
 Main = Callable[[Sequence[str]], int]
-FILES = checkout.tracked()
-PAGES = sorted(Path(path).name for path in FILES if path.startswith("debs/man/"))
+PAGES = sorted(Path(path).stem for path in checkout.tracked() if path.startswith("debs/man/"))
+DATE = "November 21, 2026"
 
 
 def source(page: str) -> str:
-    return (ROOT / "debs/man" / page).read_text()
+    return (ROOT / f"debs/man/{page}.md").read_text()
 
 
-def keys_in(page: str, section: str = "") -> set[str]:
-    """What a page's tags name, '.It Ic one , two'; of one section, or of all."""
-    text = source(page).partition(f".Sh {section}\n")[2].partition("\n.Sh ")[0] if section else source(page)
-    return {key for line in re.findall(r"^\.It Ic (.*)$", text, re.MULTILINE) for key in line.split(" , ")}
+def tags(page: str, kind: str, section: str) -> list[str]:
+    """What items of a page begin with, of this kind and in their order; of one section, or of all."""
+    text = source(page).partition(f"\n## {section}\n")[2].partition("\n## ")[0] if section else source(page)
+    heads = re.findall(r"^ *- (.+?)(?::\s|$)", text, re.MULTILINE)
+    words = [code.split()[0] for head in heads for code in re.findall(r"`([^`]+)`", head)]
+    return [word for word in words if re.fullmatch(kind, word)]
 
 
-def tagged(page: str, kind: str) -> list[str]:
-    """What a page of section 8 tags as commands, '.It Cm one', or as options, '.It Fl -one', in their order."""
-    found = re.findall(rf"^\.It {kind} (-?[a-z-]+)", source(f"{page}.8"), re.MULTILINE)
-    return [f"-{each}" for each in found] if kind == "Fl" else found
+def keys_in(page: str, section: str) -> set[str]:
+    return set(tags(page, "[a-z].*", section))
+
+
+def commands_in(page: str) -> list[str]:
+    return tags(page, "[a-z]+", "Description")
+
+
+def options_in(page: str) -> list[str]:
+    return tags(page, "--[a-z-]+", "Description")
 
 
 def shown(capsys: pytest.CaptureFixture[str], main: Main, *words: str) -> str:
@@ -77,25 +87,82 @@ def keys_in_tables(document: str, section: str) -> set[str]:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
 @pytest.mark.parametrize("page", PAGES)
 def test_groff_has_nothing_to_say(page: str) -> None:
-    command = ["groff", "-mdoc", "-ww", "-rCHECKSTYLE=3", "-Tutf8", "-z"]
-    formatted = subprocess.run(command, input=source(page), capture_output=True, text=True, check=False)
+    command = ["groff", "-man", "-ww", "-rCHECKSTYLE=3", "-Tutf8", "-z"]
+    formatted = subprocess.run(command, input=manual(source(page), DATE), capture_output=True, text=True, check=False)
     assert (formatted.returncode, formatted.stderr) == (0, "")
 
 
+def test_a_page_is_set_as_its_markdown_says() -> None:
+    page = """\
+# name(8): does what it does
+
+## Exit status
+
+By `-f 'x'`, *file*
+and ed(1):
+
+- `--one` *a*, `two`: It is.
+  - `3`: It *is*: yes.
+- last: \\*
+  'quoted'
+
+text
+
+    .code \\
+
+### Way out
+"""
+    assert (
+        manual(page, DATE)
+        == f"""\
+.TH NAME 8 "{DATE}" Tributary
+.SH NAME
+name \\- does what it does
+.SH EXIT STATUS
+.PP
+By \\fB\\-f \\(aqx\\(aq\\fR, \\fIfile\\fR
+and \\fBed\\fR(1):
+.TP
+\\fB\\-\\-one\\fR \\fIa\\fR, \\fBtwo\\fR
+It is.
+.RS
+.TP
+\\fB3\\fR
+It \\fIis\\fR: yes.
+.RE
+.TP
+last
+*
+\\&'quoted'
+.PP
+text
+.PP
+.RS 4
+.nf
+\\&.code \\e
+.fi
+.RE
+.SS Way out
+"""
+    )
+
+
 def test_a_page_has_the_date_of_the_commit() -> None:
-    assert content.dated(FILES["debs/man/tributary-squid.8"], release()).startswith(b".Dd November 21, 2026\n")
+    pages = {file.path: file.content for file in PACKAGES["tributary-squid"].files}
+    page = gzip.decompress(pages["usr/share/man/man8/tributary-squid.8.gz"]).decode()
+    assert page.startswith(f'.TH TRIBUTARY-SQUID 8 "{DATE}" Tributary\n')
 
 
 def test_every_key_of_the_converter_is_told() -> None:
-    assert keys_in_tables("converter-reference.md", "Configuration") == keys_in("tributary-converter.toml.5", "KEYS")
+    assert keys_in_tables("converter-reference.md", "Configuration") == keys_in("tributary-converter.toml.5", "Keys")
 
 
 def test_every_key_of_a_policy_is_told() -> None:
-    assert keys_in_tables("throttler-reference.md", "Policy") == keys_in("tributary-throttler.toml.5")
+    assert keys_in_tables("throttler-reference.md", "Policy") == keys_in("tributary-throttler.toml.5", "")
 
 
 def test_every_setting_of_squid_is_told() -> None:
-    assert keys_in("tributary-squid.8") == set(SquidSettings.model_fields)
+    assert keys_in("tributary-squid.8", "Settings") == set(SquidSettings.model_fields)
 
 
 def test_every_setting_of_the_home_router_is_told() -> None:
@@ -105,7 +172,7 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
         **{f"metrics.{key}": 0 for key in Metrics.model_fields},
     }
-    assert keys_in("tributary-router.8") == {
+    assert keys_in("tributary-router.8", "Settings") == {
         *Wan.model_fields,
         *tables,
         *("bypass", "enrolment", "lan", "lan_ipv6", "lan_prefix", "time_zone"),
@@ -113,26 +180,26 @@ def test_every_setting_of_the_home_router_is_told() -> None:
 
 
 def test_every_setting_of_the_console_is_told() -> None:
-    assert keys_in("tributary-console.8") == set(ConsoleSettings.model_fields)
+    assert keys_in("tributary-console.8", "Settings") == set(ConsoleSettings.model_fields)
 
 
 def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert keys_in("tributary-gateway.8") == set(GatewaySettings.model_fields)
-    assert set(commands(shown(capsys, gateway.main))) == set(tagged("tributary-gateway", "Cm"))
+    assert keys_in("tributary-gateway.8", "Settings") == set(GatewaySettings.model_fields)
+    assert set(commands(shown(capsys, gateway.main))) == set(commands_in("tributary-gateway.8"))
 
 
 def test_every_command_of_tributary_is_told_and_completed() -> None:
     (found,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
-    assert list(found) == tagged("tributary", "Cm")
+    assert list(found) == commands_in("tributary.8")
     completed = re.search(r'choices="([a-z ]+)"', (ROOT / "debs/files/tributary.bash").read_text())
     assert completed is not None and completed[1].split() == list(found)
 
 
 def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     found = commands(shown(capsys, upgrade))
-    assert found == tagged("tributary-upgrade", "Cm")
+    assert found == commands_in("tributary-upgrade.8")
     assert {option for name in found for option in options(shown(capsys, upgrade, name))} == set(
-        tagged("tributary-upgrade", "Fl")
+        options_in("tributary-upgrade.8")
     )
 
 
@@ -141,7 +208,7 @@ def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFi
     [("tributary-doctor", doctor), ("tributary-firstboot", firstboot), ("tributary-first-start", first_start)],
 )
 def test_every_option_is_told(page: str, main: Main, capsys: pytest.CaptureFixture[str]) -> None:
-    assert options(shown(capsys, main)) == set(tagged(page, "Fl"))
+    assert options(shown(capsys, main)) == set(options_in(f"{page}.8"))
 
 
 @pytest.mark.parametrize("part", ["switch", "backend"])
@@ -149,22 +216,21 @@ def test_every_option_of_a_hand_offs_programs_is_told(part: str) -> None:
     program = (ROOT / f"handoff/{part}/src/main.rs").read_text()
     declared = re.findall(r'#\[arg\(long(?: = "([a-z-]+)")?.*\]\n +(\w+):', program)
     told = [given or field.replace("_", "-") for given, field in declared]
-    assert [f"--{option}" for option in told] == tagged(f"tributary-{part}", "Fl")
+    assert [f"--{option}" for option in told] == options_in(f"tributary-{part}.8")
 
 
 def test_every_command_and_option_of_the_overlays_program_is_told() -> None:
     program = (ROOT / "overlay/control/src/arguments.rs").read_text()
     declared = re.findall(r'#\[arg\(\s*long(?: = "([a-z-]+)")?.*?\)\]\s+(?:pub )?(\w+):', program, re.DOTALL)
-    assert {f"-{given or field.replace('_', '-')}" for given, field in declared} == {
-        option.removeprefix("-") for option in tagged("tributary-overlay", "Fl")
-    }
+    assert {f"--{given or field.replace('_', '-')}" for given, field in declared} == set(
+        options_in("tributary-overlay.8")
+    )
     commands_ = re.findall(r"^    (\w+)\(\w+\),$", program, re.MULTILINE)
-    assert {name.lower() for name in commands_} == set(tagged("tributary-overlay", "Cm"))
+    assert {name.lower() for name in commands_} == set(commands_in("tributary-overlay.8"))
 
 
 def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert set(commands(shown(capsys, cli.main))) <= set(tagged("tributary-throttler", "Cm"))
-    told = re.findall(r"Fl (-[a-z-]+)", source("tributary-throttler.8"))
-    assert options(shown(capsys, cli.main, "run")) <= {f"-{option}" for option in told}
+    assert set(commands(shown(capsys, cli.main))) <= set(commands_in("tributary-throttler.8"))
+    assert options(shown(capsys, cli.main, "run")) <= set(options_in("tributary-throttler.8"))
