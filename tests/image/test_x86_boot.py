@@ -37,7 +37,7 @@ def downloads(bios: str) -> dict[str, Any]:
 
 def test_it_boots_by_bios_and_nothing_fails(system: dict[str, Any]) -> None:
     assert system["firmware"] == "BIOS"
-    assert (system["state"], system["failed"]) == ("running", [])
+    assert (system["state"], system["failed"]) == ("running", []), system["why"]
     assert system["as_an_upgrade"] == "good"
 
 

@@ -47,6 +47,7 @@ def system() -> dict[str, Any]:
         "state": quietly("systemctl is-system-running --wait"),
         "as_an_upgrade": quietly(f'/usr/bin/python3 -ISBc "{VERDICT}"'),
         "failed": quietly("systemctl list-units --failed --plain --no-legend").splitlines(),
+        "why": quietly("systemctl status --state=failed --no-pager --lines=20"),
         "active": {
             unit: quietly(f"systemctl is-active {unit}")
             for unit in quietly("systemctl list-unit-files --plain --no-legend 'tributary-*' ssh.service").split()
