@@ -19,6 +19,11 @@ _TRIES = 3
 one run, but not the same one of each.
 """
 
+_ALLOWED = ("--most-stolen", "10%")
+"""By a hypervisor. A shared machine loses more than the usual 2 % much of the time, and would take most readings again;
+a claim that is spoilt gets another run instead.
+"""
+
 PAPERS = {name: scenario.paper for name, scenario in SCENARIOS.items() if scenario.paper != "new"}
 OTHERS = {name for name, paper in PAPERS.items() if paper.startswith(("MOSTO", "Miniproxy", "Prism"))}
 """The rest are of the paper on conversion."""
@@ -39,7 +44,7 @@ def no_claim_fails(name: str, results: Path) -> None:
     """
     failed: list[dict[str, str]] = []
     for _ in range(_TRIES):
-        code, failing, complaints = measured(name, results, prepared=above_all_else)
+        code, failing, complaints = measured(name, results, *_ALLOWED, prepared=above_all_else)
         assert code in (0, Exit.WRONG_RESULT, Exit.UNDECIDED), complaints
         failed.append(failing | _implausible(name, results))
         always = [claim for claim in failed[0] if all(claim in each for each in failed)]
