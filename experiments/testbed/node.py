@@ -254,13 +254,9 @@ def _enter(namespace: int) -> None:
 def end_processes(nodes: Sequence[Node], seconds: float = 5) -> None:
     """End what runs in ``nodes``: SIGTERM first, and SIGKILL for what is still there after ``seconds``."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in _pids(nodes):
+        for pid in [pid for node in nodes for pid in node.pids()]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds
-        while _pids(nodes) and time.monotonic() < deadline:
+        while any(node.pids() for node in nodes) and time.monotonic() < deadline:
             time.sleep(0.02)
-
-
-def _pids(nodes: Sequence[Node]) -> list[int]:
-    return [pid for node in nodes for pid in node.pids()]

@@ -220,9 +220,11 @@ def sysctl(node: Node, **values: str | int) -> Iterator[None]:
 
 
 def eventually(fact: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Wait until ``fact`` is true; returns what it gave."""
-    deadline = time.monotonic() + seconds
+    """Wait until ``fact`` is true, which is tried less often the longer it takes; returns what it gave."""
+    deadline, pause = time.monotonic() + seconds, 0.02
     while not (value := fact()):
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
+        time.sleep(pause)
+        # A try may start programs, which take the processors from other tests.
+        pause = min(1.2 * pause, 0.1)
     return value
