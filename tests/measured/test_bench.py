@@ -32,7 +32,7 @@ def experiment(results: Path, name: str) -> dict[str, float]:
     command = [*EXPERIMENT, name, *BRIEF, "--json", "--results", str(results)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    eventually(lambda: nothing_new(before), 30)
+    eventually(lambda: nothing_new(before), 60)
     return figures(name, results)
 
 
@@ -42,7 +42,7 @@ def bench(results: Path, name: str, *arguments: str, path: str = os.environ["PAT
     environment = os.environ | {"PATH": path}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
-    eventually(lambda: nothing_new(before), 30)
+    eventually(lambda: nothing_new(before), 60)
     result: dict[str, Any] = json.loads(done.stdout)  # nothing else is on standard output
     return result
 
