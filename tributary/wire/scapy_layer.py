@@ -69,7 +69,7 @@ def _short_authentication(block: bytes) -> tuple[int, int] | None:
     """Where a TCP-AO lacks its keys' numbers (RFC 5925 section 2.2), of which Scapy makes no header."""
     at = 0
     while at < len(block) and block[at] != 0:
-        end = at + (1 if block[at] == 1 else max(2, *block[at + 1 : at + 2]))
+        end = at + (1 if block[at] == 1 else max((2, *block[at + 1 : at + 2])))
         if block[at] == _TCP_AO and len(block[at + 2 : end]) < 2:
             return at, end
         at = end

@@ -126,6 +126,7 @@ def test_an_authentication_without_its_keys_numbers_survives_as_bytes(value: byt
 @given(st.binary(max_size=40))
 @example(b"\x1d\x03")
 @example(b"\x1d")
+@example(b"\x01\x01\x01\x02")  # a kind without a length at the end of the header
 def test_any_option_bytes_are_dissected_shown_and_kept(block: bytes) -> None:
     raw = header(block)
     packet = TCP(raw)
