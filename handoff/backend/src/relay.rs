@@ -14,7 +14,7 @@ use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
 use tributary_proto::http::exchange::{
-    Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
+    Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter, is_break,
 };
 use tributary_proto::http::{HeadLimits, Refused};
 
@@ -337,11 +337,6 @@ impl ExchangeDriver<'_> {
 enum Broken {
     Source(io::Error),
     Sink(io::Error),
-}
-
-/// Whether a failed write means that the connection broke ([`Event::UpstreamWriteFailed`]).
-fn is_break(error: &io::Error) -> bool {
-    error.kind() != io::ErrorKind::BrokenPipe
 }
 
 /// Copies until the end; returns the number of bytes.

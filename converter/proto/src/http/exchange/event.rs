@@ -1,5 +1,6 @@
 //! What happens in an exchange, what is to be done about it, and how it ends.
 
+use std::io;
 use std::ops::Range;
 
 use super::super::Refused;
@@ -26,8 +27,7 @@ pub enum Event<'a> {
     RequestFlushed,
     /// The server takes no more of the request. It may have said why before.
     UpstreamWriteFailed {
-        /// The connection broke, and the end of what is read from it, which says so no more, is none. Where the server had
-        /// ended in order before, the write's error is EPIPE (`tcp_reset()` in the kernel's `net/ipv4/tcp_input.c`).
+        /// The connection broke ([`is_break`]), and the end of what is read from it, which says so no more, is none.
         broke: bool,
     },
     /// What the server's connection goes by is known to hang: nothing will come by it.
@@ -39,6 +39,12 @@ pub enum Event<'a> {
         /// Bytes for the server wait.
         upstream_blocked: bool,
     },
+}
+
+/// Whether a write that failed so found the connection broken. Where the peer had ended in order before, the error is EPIPE
+/// (`tcp_reset()` in the kernel's `net/ipv4/tcp_input.c`).
+pub fn is_break(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::BrokenPipe
 }
 
 /// What is to be done.

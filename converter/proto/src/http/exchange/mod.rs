@@ -10,5 +10,5 @@ mod event;
 mod machine;
 mod upload;
 
-pub use event::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter};
+pub use event::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter, is_break};
 pub use machine::Exchange;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::time::Instant;
 use tributary_proto::http::Refused;
-use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Fault, Input};
+use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Fault, Input, is_break};
 
 use super::{ClientBuffer, counted};
 use crate::io::buffers::BufferedWriter;
@@ -292,7 +292,7 @@ impl ExchangeDriver<'_, '_> {
 
     fn upstream_write_failed(&mut self, error: &io::Error) -> Result<()> {
         self.up.discard();
-        let broke = error.kind() != io::ErrorKind::BrokenPipe;
+        let broke = is_break(error);
         self.happened(Event::UpstreamWriteFailed { broke })
     }
 
