@@ -54,7 +54,8 @@ const LOCAL_ETCD: &str = "http://127.0.0.1:2379";
 /// A converter that was stopped stays so. One that has failed too often of late is started only after `reset-failed`
 /// (`StartLimitBurst=`, systemd.unit(5)).
 const RELOAD: &str = "if systemctl --quiet is-failed tributary-converter; then \
-    systemctl reset-failed tributary-converter; systemctl start tributary-converter; else systemctl try-reload-or-restart tributary-converter; fi";
+    systemctl reset-failed tributary-converter; systemctl start tributary-converter; \
+    else systemctl try-reload-or-restart tributary-converter; fi";
 
 /// How to reach etcd.
 #[derive(Debug, Args)]
