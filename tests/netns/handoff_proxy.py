@@ -5,7 +5,6 @@ own for both roles.
 """
 
 import asyncio
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,9 +90,7 @@ def _run(loop: asyncio.AbstractEventLoop, network: Network, stand_ins: list[Betw
     with network.nodes["front"].entered():
         servers = []
         for each in stand_ins:
-            listener = socket.create_server(each.listens)
-            serving = asyncio.start_server(each.serve, sock=listener, ssl=each.served)
-            servers.append(loop.run_until_complete(serving))
+            servers.append(loop.run_until_complete(asyncio.start_server(each.serve, *each.listens, ssl=each.served)))
         ready.set()
         loop.run_forever()
         for server in servers:

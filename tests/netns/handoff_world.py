@@ -65,9 +65,13 @@ class HandOff(Running):
 
     def is_handed(self, path: str) -> bool:
         """Whether an object comes now, by a hand-over."""
-        before = len(self.outcomes("handed-over"))
-        self.curl("--output", "/dev/null", f"http://{self.service}/{path}", check=False)
-        return len(self.outcomes("handed-over")) > before
+        before = len(self.lines())
+        arguments = ("--output", "/dev/null", "--write-out", "%{num_connects}", f"http://{self.service}/{path}")
+        if self.curl(*arguments, check=False) == "0":
+            return False
+        # The line is written after the client's end, when the connection has come back.
+        lines = eventually(lambda: self.lines()[before:])
+        return any(line["outcome"] == "handed-over" for line in lines)
 
     def wait_for(self, *names: str) -> None:
         """Until these back ends are handed over to."""
