@@ -13,7 +13,7 @@ from tests.netns.world import eventually
 
 CONFIG = SHORT_TIMEOUTS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.calm]
 
 
 @contextmanager

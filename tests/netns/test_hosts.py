@@ -88,7 +88,7 @@ def begun(world: World, results: Path) -> Iterator[subprocess.Popen[str]]:
     """A run whose first reading is taken."""
     readings = "experiment/legacy/*.partial/readings/*.json"
     with process(*command(world, "legacy", results, *BRIEF), stderr=subprocess.PIPE) as study:
-        eventually(lambda: study.poll() is not None or list(results.glob(readings)), 60)
+        eventually(lambda: study.poll() is not None or list(results.glob(readings)), 150)
         assert study.poll() is None and study.stderr is not None, study.stderr and study.stderr.read()
         yield study
 
