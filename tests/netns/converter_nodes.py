@@ -22,6 +22,12 @@ def via(address: str, *keys: str) -> str:
     return ALL_VIA_GATEWAY + gateway(address, *keys)
 
 
+def at_home(listen: str, address: str, *keys: str) -> str:
+    """The configuration of a home router's converter: what comes from lan goes on by the one at this address."""
+    clients = '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n'
+    return f"{clients}{gateway(address, *keys)}[[listen]]\n{listen}via_gateway = true\n"
+
+
 def route(network: str, via: str) -> str:
     return f'[[gateway.routes]]\nto = ["{network}"]\nvia = "{via}"\n'
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.node import Node
-from tests.netns.world import eventually
+from tests.netns.world import eventually, resident
 
 SERVER = "203.0.113.2"
 METRICS = 9090
@@ -136,7 +136,7 @@ class Converter:
 
     def resident(self) -> int:
         """Bytes of memory."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        return resident(self.pid)
 
     def cpu_seconds(self) -> float:
         """Of the processor, so far (proc(5), utime and stime)."""

@@ -12,12 +12,11 @@ is in none of its networks; lan's way out is the client, which may run a convert
 
 import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -214,14 +213,9 @@ class World:
         with self.ruled(f"table {table} {{ {chain}; }}", node):
             yield table
 
-    @contextmanager
-    def ruled(self, table: str, node: Node | None = None) -> Iterator[None]:
+    def ruled(self, table: str, node: Node | None = None) -> AbstractContextManager[None]:
         """One table of nft(8) at the gateway, or at ``node``."""
-        self.nft(table, node)
-        try:
-            yield
-        finally:
-            self.nft(f"delete {table.partition('{')[0]}", node)
+        return world.ruled(node or self.gateway, table)
 
     @contextmanager
     def added(self, node: Node, family: str, kind: str, what: str) -> Iterator[None]:
@@ -353,11 +347,7 @@ class World:
         """From now on the gateway brings the client's connections to this transparent listener; ``""``: to none."""
         if how != self._intercept:
             self._intercept = how
-            self.nft("table inet intercept\ndelete table inet intercept\n" + RULES.get(how, ""))
-
-    def nft(self, rules: str, node: Node | None = None) -> None:
-        command = (node or self.gateway).command(["nft", "-f", "-"])
-        subprocess.run(command, input=rules, text=True, check=True, timeout=10)
+            self.gateway.run("nft", "table inet intercept\ndelete table inet intercept\n" + RULES.get(how, ""))
 
     def syns(self) -> list[Syn]:
         """The SYNs that left the gateway since the last call."""

@@ -16,6 +16,7 @@ from scapy.packet import Packet
 from experiments.testbed.node import Node
 from tests.netns.connections import MPTCP, passes, read_all, reset, seconds_to_reset
 from tests.netns.converter_clients import PROTOCOLS
+from tests.netns.converter_nodes import at_home
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo
 from tests.netns.converter_world import (
@@ -61,21 +62,11 @@ def tproxied(conv: World, node: Node, interfaces: str) -> AbstractContextManager
 
 
 @contextmanager
-def at_home(conv: World, fast_open: bool) -> Iterator[Converter]:
+def router(conv: World, fast_open: bool) -> Iterator[Converter]:
     """A converter in the client's namespace that carries lan's connections to PORT to the gateway."""
-    config = f"""[clients]
-networks = ["10.0.9.0/24", "fd00:9::/64"]
-[early_syn]
-timeout = "1s"
-[gateway]
-address = "{GATEWAY}:{PORTS["convert"]}"
-fast_open = {str(fast_open).lower()}
-retry = "500ms"
-[[listen]]
-kind = "transparent"
-address = "[::]:{PORT}"
-via_gateway = true
-{EARLY}"""
+    listen = f'kind = "transparent"\naddress = "[::]:{PORT}"\n{EARLY}'
+    keys = (f"fast_open = {str(fast_open).lower()}", 'retry = "500ms"')
+    config = ONE_SECOND + at_home(listen, f"{GATEWAY}:{PORTS['convert']}", *keys)
     with tproxied(conv, conv.client, "home"), conv.converter(config, node=conv.client) as converter:
         yield converter
 
@@ -255,7 +246,7 @@ def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
     conv: World, source: str, host: str, fast_open: bool
 ) -> None:
     data = bytes(range(256)) * 1024
-    with conv.converter(ALL) as gateway, at_home(conv, fast_open) as home, conv.serving(echo, PORT) as service:
+    with conv.converter(ALL) as gateway, router(conv, fast_open) as home, conv.serving(echo, PORT) as service:
         with conv.connect(host, PORT, node=conv.lan) as client:
             assert passes(client, client, data)
             client.shutdown(socket.SHUT_WR)
@@ -269,7 +260,7 @@ def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
 
 
 def test_with_fast_open_the_syn_takes_the_request_along_and_the_gateway_connects_at_once(conv: World) -> None:
-    with conv.converter(ALL), at_home(conv, fast_open=True) as home, conv.serving(echo, PORT) as service:
+    with conv.converter(ALL), router(conv, fast_open=True) as home, conv.serving(echo, PORT) as service:
         # The device never ends its handshake.
         send(conv, syn(LAN, SERVER), node=conv.lan)
         eventually(lambda: service.peers)
@@ -278,7 +269,7 @@ def test_with_fast_open_the_syn_takes_the_request_along_and_the_gateway_connects
 
 
 def test_a_gateway_that_is_away_is_got_round_early_as_well(conv: World) -> None:
-    with at_home(conv, fast_open=False) as home, conv.serving(lambda one: one.sendall(b"hello"), PORT) as service:
+    with router(conv, fast_open=False) as home, conv.serving(lambda one: one.sendall(b"hello"), PORT) as service:
         for _ in range(2):
             with conv.connect(SERVER, PORT, node=conv.lan) as client:
                 assert read_all(client)[0] == b"hello"

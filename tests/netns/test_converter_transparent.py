@@ -6,8 +6,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
+from experiments.testbed.counters import counters
 from tests.netns.connections import MPTCP, TCP, meanwhile, passes, read_all, take
 from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
+from tests.netns.converter_nodes import at_home
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo, greet
 from tests.netns.converter_world import ALL, CLIENT, CLIENT6, GATEWAY, LAN, LAN6, PORTS, SERVER6, Service, World
@@ -117,28 +119,14 @@ def router(
     conv: World, how: str = "tproxy", address: str = GATEWAYS[0], fallback: str = "direct", fast_open: bool = False
 ) -> Iterator[Converter]:
     """A converter in the client's namespace that lan's connections go to, with both links for what it sends."""
-    config = f"""
-[clients]
-networks = ["10.0.9.0/24", "fd00:9::/64"]
-[gateway]
-address = "{address}"
-fallback = "{fallback}"
-timeout = "500ms"
-retry = "500ms"
-fast_open = {str(fast_open).lower()}
-[[listen]]
-kind = "transparent"
-name = "lan"
-address = "[::]:7003"
-intercept = "{how}"
-via_gateway = true
-"""
+    keys = (f'fallback = "{fallback}"', 'timeout = "500ms"', 'retry = "500ms"', f"fast_open = {str(fast_open).lower()}")
+    listen = f'kind = "transparent"\nname = "lan"\naddress = "[::]:7003"\nintercept = "{how}"\n'
     conv.intercept("")
     with (
         # A device of the LAN is seen at the servers by the addresses of the router's links.
         conv.ruled(f"table inet router {{ chain lan {{ {ROUTER_RULES[how]} }}; }}", conv.client),
         both_links(conv, "10.0.2.2", "fd00:2::2"),
-        conv.converter(config, node=conv.client) as converter,
+        conv.converter(at_home(listen, address, *keys), node=conv.client) as converter,
     ):
         yield converter
 
@@ -202,8 +190,7 @@ def test_first_bytes_of_a_device_come_once_whether_the_syn_took_them_or_not(
 
 def taken_with_the_syn(world: World) -> int:
     """Connections to the gateway whose SYN had data that was taken."""
-    names, values = [line.split() for line in world.gateway.run("cat", "/proc/net/netstat").splitlines()[:2]]
-    return int(values[names.index("TCPFastOpenPassive")])
+    return counters(world.gateway)["TcpExtTCPFastOpenPassive"]
 
 
 @pytest.mark.parametrize("fallback", ["direct", "refuse"])

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from experiments.testbed.counters import counters
 from tests.netns.connections import read_all, reset, take, take_head
 from tests.netns.converter_clients import ALL_KINDS, FORBIDDEN, REFUSED, TIMED_OUT, TRANSPARENT
 from tests.netns.converter_process import SERVER
@@ -68,8 +69,7 @@ FAST_OPEN = {"net__ipv4__tcp_fastopen": 0x402}
 
 def fast_opens(conv: World) -> int:
     """Connections to the server whose SYN brought data, so far."""
-    counters = conv.server.run("nstat", "-asz", "TcpExtTCPFastOpenPassive")
-    return int(counters.split()[-2])
+    return counters(conv.server)["TcpExtTCPFastOpenPassive"]
 
 
 @pytest.mark.parametrize(

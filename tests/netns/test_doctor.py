@@ -1,8 +1,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
 from tests.doctor_fix import CONFINED, asked
-from tests.netns.world import ready
+from tests.netns.world import ready, ruled
 from tributary.api.places import EXAMINED
 from tributary.paths import ROOT
 from tributary.settings.errors import Exit
@@ -25,7 +23,8 @@ with ROUTER.server():
     print("ready", flush=True)
     sys.stdin.read()
 """
-CHAIN = "chain arriving {{ type filter hook prerouting priority mangle; iifname {link} {what}; }}"
+MIDDLEBOX = "table inet strip {{ chain arriving {{ type filter hook prerouting priority mangle; iifname {} {}; }}; }}"
+"""On a link, played by the gateway before its own sockets see a packet."""
 
 
 def doctor(node: Node, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
@@ -37,16 +36,6 @@ def doctor(node: Node, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
 
 def wrong(findings: list[dict[str, Any]]) -> list[str]:
     return [finding["message"] for finding in findings if finding["state"] == "wrong"]
-
-
-@contextmanager
-def stripped(gateway: Node, link: str, what: str) -> Iterator[None]:
-    """A middlebox on the link, played by the gateway before its own sockets see a packet."""
-    gateway.run("nft", f"table inet strip {{ {CHAIN.format(link=link, what=what)}; }}")
-    try:
-        yield
-    finally:
-        gateway.run("nft", "delete", "table", "inet", "strip")
 
 
 @pytest.mark.smoke
@@ -130,7 +119,7 @@ def test_a_path_without_mptcp_is_distinguished_from_one_with_it(testbed: Testbed
     where = f"{testbed.topology.PROXY4}:{NATIVE_PORT}"
     with start_converter(testbed):
         assert doctor(testbed.client, "--path", where)[0] == 0
-        with stripped(testbed.gateway, link.name, what):
+        with ruled(testbed.gateway, MIDDLEBOX.format(link.name, what)):
             code, findings = doctor(testbed.client, "--path", where)
     assert code == Exit.WRONG_RESULT
     assert [finding["state"] for finding in findings] == ["ok", "wrong"]

@@ -6,7 +6,6 @@ Both stand in a network with default routes for IPv4 and IPv6: what is not refus
 import ipaddress
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
@@ -47,11 +46,6 @@ ROWS = [
 ]
 
 
-def answer_for_all(server: Node) -> None:
-    """Whoever is asked for at ``server`` refuses; that is quicker than nobody's silence."""
-    subprocess.run(server.command(["nft", "-f", "-"]), input=NOBODY, text=True, check=True, timeout=10)
-
-
 def plain(address: str) -> str:
     """The address as packets have it: an IPv4-mapped one as the IPv4 address."""
     given = ipaddress.ip_address(address)
@@ -69,7 +63,7 @@ def victim(gateway: Node) -> Iterator[list[tuple[str, int]]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def answering(conv_built: World) -> None:
-    answer_for_all(conv_built.server)
+    conv_built.server.run("nft", NOBODY)
 
 
 def opening(converter: Converter, networks: tuple[str, ...]) -> AbstractContextManager[None]:
@@ -127,7 +121,7 @@ def test_converter_refuses_an_allow_that_nobody_may_write(net: World, network: s
 def names(squid_built: squid_world.World) -> Iterator[Names]:
     """Those that Squid asks for, in its world, where no Squid runs yet."""
     squid_built.squid.stop()
-    answer_for_all(squid_built.server)
+    squid_built.server.run("nft", NOBODY)
     with closing(Names(squid_built.server, SERVER)) as names:
         yield names
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.counters import counters
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
 from tests.netns.world import eventually, needs
 from tributary.settings.errors import CommandError
@@ -44,8 +45,7 @@ def redirected(handoff: HandOff, name: str) -> int:
 
 def refused(handoff: HandOff) -> int:
     """Segments with a wrong checksum that came anywhere."""
-    told = (handoff.nodes[name].run("nstat", "-asz", "TcpInCsumErrors") for name in ENDS)
-    return sum(int(text.split()[-2]) for text in told)
+    return sum(counters(handoff.nodes[name])["TcpInCsumErrors"] for name in ENDS)
 
 
 def fetch(handoff: HandOff, folder: Path) -> dict[str, int]:

@@ -11,14 +11,13 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
 from tests.netns.forging import segment
 from tests.netns.links_world import AT_CLIENT, CLIENT, GATEWAY, IPV4, IPV6, connection, endpoint, link
 from tests.netns.throttler_world import classes, elements, status, throttler
-from tests.netns.world import Child, connected, eventually, on, socket_at
+from tests.netns.world import connected, eventually, on, resident, socket_at
 from throttler.sources.draining import PAUSE, SECOND
 from throttler.sources.limits import Limits
 from tributary.wire.options import (
@@ -68,13 +67,6 @@ def send(ethernet: bytes, packets: Sequence[bytes], rate: int = 5000) -> float:
 
 def address(number: int) -> str:
     return f"10.66.{number // 250 % 250}.{number % 250 + 1}"
-
-
-def resident(child: Child) -> int:
-    """Bytes of memory that the daemon has."""
-    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
-    assert match is not None
-    return int(match[1]) * 1024
 
 
 def counted() -> int:
@@ -159,13 +151,13 @@ def test_a_flood_of_forged_handshakes_disturbs_nobody(
     with throttler("sniffer") as child, connection(IPV4) as target, connection(IPV6) as bystander:
         held = eventually(lambda: elements(4) and elements(6) and (elements(4), elements(6), classes()))
         frames = list(flood(int(token_over("10.0.1.2"), 16), 20_000, random.Random(1)))
-        before = resident(child)
+        before = resident(child.pid)
         # Two seconds if the sender keeps pace; much slower it would be no flood.
         assert send(ethernet, frames, rate=len(frames) // 2) < 5
         settled(counted)
         found = status()
         assert child.poll() is None
-        assert resident(child) - before < MOST_GROWTH
+        assert resident(child.pid) - before < MOST_GROWTH
         assert (elements(4), elements(6), classes()) == held
         assert found["counters"]["elements added"] == 2
         dropped = found["capture"]["wired"]["dropped"]
@@ -228,7 +220,7 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
     with throttler(source) as child, more_addresses() as joins:
         # All but the one over wireless.
         held = sessions * joins
-        idle, before = kernel_state(), resident(child)
+        idle, before = kernel_state(), resident(child.pid)
         for _ in range(rounds):
             with ExitStack() as opened:
                 clients = [
@@ -247,7 +239,7 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         assert [found[total] for total in totals] == [0, 0, 0, 0]
         assert found["counters"]["elements added"] == found["counters"]["elements removed"] == rounds * held
         assert found["counters"]["throttled in a shared class: no class of their own was free"] == 0
-        assert resident(child) - before < MOST_GROWTH
+        assert resident(child.pid) - before < MOST_GROWTH
 
 
 def from_port(port: int) -> socket.socket:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.netns.links_world import CLIENT, GATEWAY, connection, endpoint, established
+from experiments.testbed.counters import counters
+from tests.netns.links_world import AT_GATEWAY, CLIENT, GATEWAY, connection, endpoint, established
 from tests.netns.throttler_world import (
     KERNEL,
     TEXT,
@@ -15,6 +16,7 @@ from tests.netns.throttler_world import (
     class_statuses,
     classes,
     elements,
+    spare,
     status,
     throttled,
     throttler,
@@ -45,8 +47,8 @@ def devices() -> list[str]:
 
 def resets() -> int:
     """Resets that the gateway's TCP has sent or got since it is there (RFC 2012)."""
-    printed = on(GATEWAY, "nstat -asz TcpOutRsts TcpEstabResets")
-    return sum(int(line.split()[1]) for line in printed.splitlines() if line.startswith("Tcp"))
+    counted = counters(AT_GATEWAY)
+    return counted["TcpOutRsts"] + counted["TcpEstabResets"]
 
 
 @pytest.mark.smoke
@@ -300,17 +302,12 @@ def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str) -> No
 
 
 def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_change(policy: Path) -> None:
-    spare = '[paths.spare]\ninterface = "spare"\n'
-    policy.write_text(spare + ONE_PATH.replace('path = "wired"\n', ""))
-    on(GATEWAY, "ip link add spare type veth peer name spare-peer")
-    try:
-        with throttler("kernel", policy), connection():
-            on(GATEWAY, "ip link del spare")
-            policy.write_text(ONE_PATH.replace('rate = "4mbit"', 'rate = "4mbit"\ndirection = "both"'))
-            ask("reload")
-            eventually(lambda: len(class_statuses()) == 2)
-    finally:
-        on(GATEWAY, "ip link del spare", check=False)
+    policy.write_text('[paths.spare]\ninterface = "spare"\n' + ONE_PATH.replace('path = "wired"\n', ""))
+    with spare(), throttler("kernel", policy), connection():
+        on(GATEWAY, "ip link del spare")
+        policy.write_text(ONE_PATH.replace('rate = "4mbit"', 'rate = "4mbit"\ndirection = "both"'))
+        ask("reload")
+        eventually(lambda: len(class_statuses()) == 2)
 
 
 @KERNEL

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.netns.links_world import CLIENT, GATEWAY, connection, link
+from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, CLIENT, GATEWAY, connection, link
 from tests.netns.throttler_world import (
     BOTH_VERSIONS,
     KERNEL,
@@ -21,7 +21,7 @@ from tests.netns.throttler_world import (
     throttled,
     throttler,
 )
-from tests.netns.world import eventually, on
+from tests.netns.world import eventually, on, ruled
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
@@ -109,19 +109,15 @@ def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle() -> None
 @pytest.mark.parametrize("direction", ["download", "upload"])
 def test_a_code_point_is_on_the_wire(direction: str) -> None:
     """The far end counts packets that carry it; an upload's end is behind the way round through the IFB device."""
-    where, side = (CLIENT, "sport") if direction == "download" else (GATEWAY, "dport")
+    where, side = (AT_CLIENT, "sport") if direction == "download" else (AT_GATEWAY, "dport")
     rule = f"tcp {side} 3128 ip dscp cs1 counter"
-    chain = f"chain seen {{ type filter hook input priority 0; {rule}; }}"
-    with throttler("kernel", policy(f'path = "wired"\ndscp = "cs1"\ndirection = "{direction}"')):
-        on(where, f"nft table inet seen {{ {chain}; }}")
-        try:
-            with connection() as client:
-                eventually(lambda: status()["classes_total"] == 1)
-                client.transfer(200_000 if direction == "download" else -200_000)
-                found = re.search(r"counter packets (\d+)", on(where, "nft list table inet seen"))
-                assert found is not None and int(found[1]) > 10
-        finally:
-            on(where, "nft delete table inet seen")
+    seen = f"table inet seen {{ chain seen {{ type filter hook input priority 0; {rule}; }}; }}"
+    own = policy(f'path = "wired"\ndscp = "cs1"\ndirection = "{direction}"')
+    with throttler("kernel", own), ruled(where, seen), connection() as client:
+        eventually(lambda: status()["classes_total"] == 1)
+        client.transfer(200_000 if direction == "download" else -200_000)
+        found = re.search(r"counter packets (\d+)", where.run("nft", "list", "table", "inet", "seen"))
+        assert found is not None and int(found[1]) > 10
 
 
 @KERNEL
@@ -136,13 +132,13 @@ def test_a_dry_run_rule_counts_and_throttles_nothing(source: str) -> None:
 def test_plain_tcp_is_never_throttled(source: str) -> None:
     # As middleboxes do that know nothing of MPTCP.
     chain = "type filter hook output priority mangle; tcp flags syn reset tcp option mptcp;"
-    on(CLIENT, f"nft table inet strip {{ chain out {{ {chain} }}; }}")
-    try:
-        with throttler(source, policy('rate = "4mbit"\nmin_subflows = 1')), connection() as client:
-            client.transfer(100_000)
-            assert status()["sessions"] == [] and not elements()
-    finally:
-        on(CLIENT, "nft delete table inet strip")
+    with (
+        ruled(AT_CLIENT, f"table inet strip {{ chain out {{ {chain} }}; }}"),
+        throttler(source, policy('rate = "4mbit"\nmin_subflows = 1')),
+        connection() as client,
+    ):
+        client.transfer(100_000)
+        assert status()["sessions"] == [] and not elements()
 
 
 def quota(answer: dict[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,16 @@ def throttled(
         yield child, client
 
 
+@contextmanager
+def spare() -> Iterator[None]:
+    """One more interface at the gateway, for the length of the block."""
+    on(GATEWAY, "ip link add spare type veth peer name spare-peer")
+    try:
+        yield
+    finally:
+        on(GATEWAY, "ip link del spare", check=False)
+
+
 def ask(*arguments: str, code: int = 0, module: str = "throttler") -> str:
     """What a throttler command in the gateway's namespace prints, on standard error if it is to be refused."""
     command = in_namespace(GATEWAY, sys.executable, "-m", module, *arguments)

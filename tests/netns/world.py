@@ -209,6 +209,16 @@ def serving(listener: socket.socket, handler: Callable[[socket.socket], object])
 
 
 @contextmanager
+def ruled(node: Node, table: str) -> Iterator[None]:
+    """A table of nft(8) at a node: ``table FAMILY NAME { ... }``."""
+    node.run("nft", table)
+    try:
+        yield
+    finally:
+        node.run("nft", f"delete {table.partition('{')[0]}")
+
+
+@contextmanager
 def sysctl(node: Node, **values: str | int) -> Iterator[None]:
     """Kernel parameters of ``node``, as in Node.sysctl; then those of before again."""
     before = {name: node.run("sysctl", "-n", name.replace("__", ".")).strip() for name in values}
@@ -217,6 +227,11 @@ def sysctl(node: Node, **values: str | int) -> Iterator[None]:
         yield
     finally:
         node.sysctl(**before)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has (proc(5))."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def eventually(fact: Callable[[], Any], seconds: float = PATIENCE) -> Any:
