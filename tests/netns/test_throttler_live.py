@@ -172,22 +172,6 @@ def test_neither_status_nor_log_names_a_client_where_the_policy_forbids_it(sourc
     assert all("10.0.1.0" in text and "10.0.1.2" not in text for text in texts), texts
 
 
-def test_sessions_are_filtered_and_sorted_by_the_throttler() -> None:
-    with throttled("kernel"):
-        (session,) = status()["sessions"]
-        for fits, words in (
-            (1, "--client 10.0.1.0/24 --path wired --throttled"),
-            (1, "--sort=-sent"),
-            (0, "--client 192.0.2.0/24"),
-            (0, "--path nowhere"),
-        ):
-            shown = json.loads(tributary("sessions", *words.split(), "--json"))["sessions"]
-            assert [each["token"] for each in shown] == [session["token"]] * fits
-        shown = json.loads(tributary("sessions", session["token"], "--json"))["subflows"]
-        assert len(shown) == len(session["subflows"])
-        assert "no session has this token" in tributary("sessions", "0", code=Exit.USAGE)
-
-
 def test_metrics_are_served_and_a_removed_class_has_none() -> None:
     series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
     with throttled("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"):

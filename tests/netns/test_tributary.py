@@ -53,11 +53,17 @@ def test_sessions_links_and_an_explanation_of_a_download() -> None:
     with throttled("kernel"):
         (session,) = listed("sessions", "sessions")
         assert session["throttled"] == 1 and len(session["subflows"]) == 2
-        (same,) = listed("sessions", "sessions", "--throttled", "--client", session["client"])
-        assert same["token"] == session["token"]
-        assert listed("sessions", "sessions", "--client", "192.0.2.0/24") == []
+        for fits, words in (
+            (1, "--client 10.0.1.0/24 --path wired --throttled"),
+            (1, f"--client {session['client']} --sort=-sent"),
+            (0, "--client 192.0.2.0/24"),
+            (0, "--path nowhere"),
+        ):
+            found = listed("sessions", "sessions", *words.split())
+            assert [each["token"] for each in found] == [session["token"]] * fits
+        assert "no session has this token" in tributary("sessions", "0", code=Exit.USAGE)
         subflows = listed("subflows", "sessions", session["token"])
-        assert {subflow["path"] for subflow in subflows} == {"wired", "wireless"}
+        assert sorted(subflow["path"] for subflow in subflows) == ["wired", "wireless"]
         assert {link["name"]: link["throttled"] for link in listed("links", "links")} == {"wired": 1, "wireless": 0}
         assert "wired-slow: applies" in tributary("explain", session["token"])
         (rule,) = listed("rules", "rules")
