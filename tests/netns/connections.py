@@ -20,10 +20,10 @@ class Refused(ConnectionError):
 
 def take(connection: socket.socket, count: int) -> bytes:
     """Exactly ``count`` bytes; raises Refused if they do not come."""
-    data = b""
+    data = bytearray()
     while len(data) < count:
         data += more(connection, count - len(data))
-    return data
+    return bytes(data)
 
 
 def take_head(connection: socket.socket) -> bytes:

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ import pytest
 from experiments.handoff.network import BACK_ENDS, METRICS, SERVICE, Network, standing_network
 from experiments.handoff.running import Running
 from experiments.testbed.node import Node
-from tests.netns.connections import TCP
+from tests.netns.connections import TCP, Refused, take, take_head
+from tests.netns.converter_services import fields_of
 from tests.netns.forging import Place
 from tests.netns.world import connected, eventually, needs, run
 
@@ -196,25 +196,9 @@ def get(client: socket.socket, name: str, size: int) -> None:
     assert answer(client) == pattern(name, size)
 
 
-class Refused(Exception):
-    """A client got an error instead of an object."""
-
-
 def answer(client: socket.socket) -> bytes:
-    """The next answer's content, and no byte beyond it; raises Refused, or what its connection does."""
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        byte = client.recv(1)
-        if not byte:
-            raise EOFError(head)
-        head += byte
+    """The next answer's content, and no byte beyond it; raises Refused with an error, or with its connection's end."""
+    head = take_head(client)
     if not head.startswith(b"HTTP/1.1 200"):
         raise Refused(head)
-    length = int(re.findall(rb"content-length: (\d+)", head.lower())[0])
-    content = bytearray()
-    while len(content) < length:
-        piece = client.recv(length - len(content))
-        if not piece:
-            raise EOFError(f"{len(content)} of {length} bytes")
-        content += piece
-    return bytes(content)
+    return take(client, int(fields_of(head)[b"content-length"]))
