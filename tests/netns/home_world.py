@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.node import Node, Process
-from tests.netns.world import datagrams_at, serving, socket_at
+from tests.netns.connections import TCP
+from tests.netns.world import connected, datagrams_at, serving, socket_at
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, texts
 
@@ -122,6 +123,25 @@ def listening(node: Node, port: int, *, transparent: bool = False, version: int 
 
     with serving(listener, answer):
         yield
+
+
+@contextmanager
+def both_ends(
+    device: Node, server: Node, host: str, port: int, source: str = ""
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection of the device's, from one of its addresses if that is named, and the server's end of it."""
+    with listens(server, port, version=6 if ":" in host else 4) as listener:
+        listener.settimeout(5)
+        with connected(device, host, port, (source, 0), 5, protocol=TCP) as client, listener.accept()[0] as there:
+            there.settimeout(5)
+            yield client, there
+
+
+def goes_on(client: socket.socket, there: socket.socket) -> bool:
+    """Whether a connection carries what both ends say."""
+    client.sendall(b"hello")
+    there.sendall(there.recv(10))
+    return client.recv(10) == b"hello"
 
 
 @contextmanager

@@ -9,12 +9,12 @@ The best link is sat.
 """
 
 import json
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_process import start
-from tests.netns.home_world import BOX, LAN, Home, access_links, dnsmasq, heard, listening, udp
+from tests.netns.home_world import BOX, LAN, Home, access_links, both_ends, dnsmasq, goes_on, heard, listening, udp
 from tests.netns.world import eventually, in_namespace, needs, process, said_ready
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
@@ -257,23 +257,6 @@ def test_names_are_by_passed_again_after_rules_and_dnsmasq_are_new(home: Bypasse
             assert way(home, OTHER) == SAT
 
 
-@contextmanager
-def talking(home: Bypassed, port: int) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection from the device to the server."""
-    with home.internet.entered():
-        listener = socket.create_server((SERVER, port))
-    with home.device.entered():
-        client = socket.socket()
-    with listener, client:
-        listener.settimeout(5)
-        client.settimeout(5)
-        client.connect((SERVER, port))
-        connection, _peer = listener.accept()
-        with connection:
-            connection.settimeout(5)
-            yield client, connection
-
-
 def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None:
     with bypassing(home), udp(home.internet, (SERVER, 5060)) as service, udp(home.device) as client:
         service.settimeout(5)
@@ -287,21 +270,14 @@ def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None
         assert peer[0] == SAT
 
 
-def _talk(client: socket.socket, server: socket.socket) -> None:
-    for one, other in ((client, server), (server, client)):
-        one.sendall(b"hello")
-        assert other.recv(5) == b"hello"
-
-
 def test_connections_keep_their_way_while_the_tables_change(home: Bypassed) -> None:
     with bypassing(home, 'ports = ["tcp/2222"]\nto = "lte"'):
-        with talking(home, 2222) as past, talking(home, 2223) as bonded:
-            _talk(*past)
-            _talk(*bonded)
+        ends = partial(both_ends, home.device, home.internet, SERVER)
+        with ends(2222) as past, ends(2223) as bonded:
+            assert goes_on(*past) and goes_on(*bonded)
             _apply(home, 'ports = ["tcp/2223"]\nto = "sat"')
             assert home.unit("ExecReload") == [0]
-            _talk(*past)
-            _talk(*bonded)
+            assert goes_on(*past) and goes_on(*bonded)
             assert past[1].getpeername()[0] == LTE
             assert bonded[1].getpeername()[0] == GATEWAY
         assert way(home, port=2222) == GATEWAY
