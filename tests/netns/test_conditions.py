@@ -1,11 +1,21 @@
-"""Packets that get lost, and addresses that go and come, while a testbed stands."""
+"""The conditions that experiments and benchmarks set, of links and of the machine: as described, and gone behind it."""
 
+import os
 import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from experiments.testbed.build import Testbed
+from experiments.bench.converter.steering import mask, steered
+from experiments.study.__main__ import main
+from experiments.testbed import cables, cgroup
+from experiments.testbed.build import Testbed, standing
+from experiments.testbed.cgroup import limited
 from experiments.testbed.impairment import lossy, other_address, without_address
+from tests.netns.world import eventually, run
+from tributary.settings.errors import CommandError, Exit
 
 
 def lost(testbed: Testbed, address: str, count: int) -> float:
@@ -68,3 +78,63 @@ def test_an_address_goes_and_another_one_comes(testbed: Testbed) -> None:
             testbed.client.run("ping", "-n", "-c", "1", "-W", "2", "-I", "10.0.2.3", "203.0.113.2")
     testbed.client.run("ping", "-n", "-c", "1", "-W", "2", "-I", "10.0.2.2", "203.0.113.2")
     assert shown(testbed) == before
+
+
+ENDS = (("client", "path1"), ("gateway", "path1"), ("gateway", "core"), ("server", "core"))
+
+
+@pytest.fixture
+def cabled() -> Iterator[Testbed]:
+    with standing("steering", cables.IDLE) as testbed:
+        cables.lay(testbed)
+        yield testbed
+
+
+def masks(testbed: Testbed) -> list[int]:
+    files = [(testbed.node(node), f"/sys/class/net/{device}/queues/rx-0/rps_cpus") for node, device in ENDS]
+    return [int(node.run("cat", file).replace(",", ""), 16) for node, file in files]
+
+
+def test_the_clients_end_and_all_others_have_a_processor_each_for_the_length_of_the_block(cabled: Testbed) -> None:
+    """The benchmark's receive packet steering, on the real kernel's cables."""
+    processors = sorted(os.sched_getaffinity(0))
+    first, last = (int(mask(each).replace(",", ""), 16) for each in (processors[0], processors[-1]))
+    with pytest.raises(RuntimeError), steered(cabled, processors):
+        assert masks(cabled) == [first, last, last, last]
+        raise RuntimeError
+    assert masks(cabled) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "refused"),
+    [
+        ("scheduler=default,nosuch", "net.mptcp.scheduler=nosuch"),
+        ("congestion=nosuch", "net.ipv4.tcp_congestion_control=nosuch"),
+        ("net.ipv4.nosuch=1", "net.ipv4.nosuch=1"),
+        ("net.ipv4.tcp_ecn=1,99", "net.ipv4.tcp_ecn=99"),
+    ],
+)
+def test_a_setting_that_this_kernel_does_not_take_ends_an_experiment_before_anything_is_made(
+    tmp_path: Path, sweep: str, refused: str
+) -> None:
+    before = run("ip", "netns", "list")
+    with pytest.raises(CommandError, match=f"{refused}: this machine does not take it") as caught:
+        main(["run", "multipath", "--sweep", sweep, "--results", str(tmp_path)])
+    assert caught.value.code == Exit.UNAVAILABLE
+    assert not list(tmp_path.iterdir())
+    assert run("ip", "netns", "list") == before
+
+
+NAME = f"tributary-test-{os.getpid()}"
+
+
+def test_what_still_runs_in_a_control_group_ends_with_it_and_masks_no_exit_code() -> None:
+    """As when SIGTERM comes while a converter is started again and again."""
+    group = cgroup._hierarchy("memory")[0] / NAME
+    with pytest.raises(SystemExit) as ended, limited(NAME, memory=64_000_000, processor=0.5) as wrapper:
+        child = subprocess.Popen([*wrapper, "sleep", "60"])
+        eventually(lambda: (group / "cgroup.procs").read_text().split() == [str(child.pid)])
+        raise SystemExit(143)
+    assert ended.value.code == 143
+    assert child.wait(1) == -9
+    assert not [*Path("/sys/fs/cgroup").glob(f"*/{NAME}"), *Path("/sys/fs/cgroup").glob(NAME)]
