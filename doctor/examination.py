@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from doctor import data_integrity, fleet, kernel, limits, links, multipath, path, services, sysctls
@@ -84,6 +85,10 @@ def _named(finding: Finding, name: str) -> Finding:
 
 def path_to(server: str, port: int) -> list[Finding]:
     """Whether MPTCP gets from each of this host's access links to ``server``, an IP address."""
+    return list(_found(f"path to {joined(server, port)}", partial(_path, server, port)))
+
+
+def _path(server: str, port: int) -> list[Finding]:
     version = ":" in server
     addresses = [link.address for link in links.look() if (":" in link.address) == version]
     return path.judge(joined(server, port), [path.attempt(address, server, port) for address in addresses])

@@ -9,12 +9,14 @@ from typing import Any
 
 from doctor.findings import Finding, State, ok
 from tributary.daemons.control import is_served
-from tributary.kernel.process import QUICK, run
+from tributary.kernel.process import QUICK, output, printed, run
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
 """A documentation address behind the default route (RFC 5737, RFC 3849): nothing is sent there."""
 
 _STRICT = "1"  # rp_filter: RFC 3704 section 2.2
+_REFUSED = 2
+"""ip(8)'s exit code for what the kernel answers, such as that there is no route."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,15 @@ class Access:
 
 
 def look() -> list[Access]:
-    """The current access links."""
+    """The current access links; raises CommandError if ip(8) fails."""
     gateways = default_gateways({version: _ip(f"-{version}", "route", "show", "default") for version in (4, 6)})
     return accesses(_ip("address"), gateways, _way_out)
 
 
 def endpoints() -> dict[str, str]:
-    """The addresses from which the kernel makes subflows, each with its interface, empty without one."""
+    """The addresses from which the kernel makes subflows, each with its interface, empty without one; raises
+    CommandError if ip(8) fails.
+    """
     found = _ip("mptcp", "endpoint", "show")
     return {entry["address"]: entry.get("dev", "") for entry in found if entry.get("subflow")}
 
@@ -157,10 +161,14 @@ def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:
 
 def _way_out(address: str) -> str | None:
     version = ip_address(address).version
-    routes = _ip(f"-{version}", "route", "get", _FAR[version], "from", address)
+    done = run(["ip", "-json", f"-{version}", "route", "get", _FAR[version], "from", address], timeout=QUICK)
+    routes = [] if done.returncode == _REFUSED else _parsed(printed(done))
     return str(routes[0]["dev"]) if routes and "dev" in routes[0] else None
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
-    printed = run(["ip", "-json", *words], timeout=QUICK).stdout
-    return list(json.loads(printed)) if printed.strip() else []
+    return _parsed(output(["ip", "-json", *words], timeout=QUICK))
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    return list(json.loads(text)) if text.strip() else []

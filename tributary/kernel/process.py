@@ -47,10 +47,14 @@ def _missing(program: str) -> CommandError:
 
 def output(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> str:
     """What ``command`` prints; raises CommandError as ``run`` does, and exit 71 with its message if it fails."""
-    done = run(command, given, timeout)
+    return printed(run(command, given, timeout))
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> str:
+    """What a program has printed that has ended; raises CommandError, exit 71, with its message if it failed."""
     if done.returncode:
         reason = "; ".join(filter(None, map(str.strip, done.stderr.splitlines())))
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {reason or f'exit code {done.returncode}'}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(done.args)}: {reason or f'exit code {done.returncode}'}")
     return done.stdout
 
 

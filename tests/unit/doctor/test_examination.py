@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor import examination, fleet, services
-from doctor.examination import Role, examine
+from doctor import examination, fleet, links, services
+from doctor.examination import Role, checks, examine, path_to
 from doctor.findings import Finding, State
 from tributary.kernel import sysctl
 
@@ -33,13 +33,23 @@ def playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playing:
 
 def unclear(name: str) -> list[Finding]:
     """The findings of a check but for what is in order, none of which may be wrong."""
-    found = [each for each in examine(Role.GATEWAY, [name]) if each.state not in (State.OK, State.NOTE)]
+    role = Role.GATEWAY if name in checks(Role.GATEWAY) else Role.ROUTER
+    found = [each for each in examine(role, [name]) if each.state not in (State.OK, State.NOTE)]
     assert {each.state for each in found} == {State.UNKNOWN}
     return found
 
 
 @pytest.mark.parametrize(
-    ("name", "program"), [("firewall", "nft"), ("mptcp", "ip"), ("listeners", "ss"), ("listeners", "systemctl")]
+    ("name", "program"),
+    [
+        ("firewall", "nft"),
+        ("mptcp", "ip"),
+        ("rp_filter", "ip"),
+        ("routing", "ip"),
+        ("endpoints", "ip"),
+        ("listeners", "ss"),
+        ("listeners", "systemctl"),
+    ],
 )
 def test_of_a_program_that_fails_or_hangs_nothing_is_found_but_that(
     name: str, program: str, playing: Playing, monkeypatch: pytest.MonkeyPatch
@@ -49,9 +59,31 @@ def test_of_a_program_that_fails_or_hangs_nothing_is_found_but_that(
     assert program in failed.message and failed.message.endswith(": Operation not permitted")
     monkeypatch.setattr(examination, "_TIMEOUT", 0.2)
     monkeypatch.setattr(services, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(links, "QUICK", 0.2)
     playing(program, "sleep 60")
     (hung,) = unclear(name)
     assert "did not end in 0.2 s" in hung.message
+
+
+def test_without_the_addresses_of_this_host_no_path_is_wrong(playing: Playing) -> None:
+    playing("ip", "echo Operation not permitted >&2; exit 1")
+    (found,) = path_to("192.0.2.1", 5124)
+    assert (found.check, found.state) == ("path to 192.0.2.1:5124", State.UNKNOWN)
+
+
+def test_that_there_is_no_route_is_the_kernels_answer(playing: Playing) -> None:
+    address = '[{"ifname": "eth0", "addr_info": [{"local": "192.0.2.7", "scope": "global"}]}]'
+    no_route = "echo RTNETLINK answers: Network is unreachable >&2; exit 2"
+    playing(
+        "ip",
+        f"""case "$*" in
+        *address) echo '{address}' ;;
+        *-4*show*) echo '[{{"dst": "default", "dev": "eth0"}}]' ;;
+        *get*) {no_route} ;;
+        esac""",
+    )
+    (found,) = examine(Role.ROUTER, ["routing"])
+    assert (found.state, found.message) == (State.WRONG, "packets from 192.0.2.7 of eth0 leave nowhere")
 
 
 @pytest.mark.usefixtures("playing")
