@@ -5,8 +5,9 @@ import shutil
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 
-from tributary.kernel.process import run
+from tributary.kernel.process import output, run
 from tributary.kernel.state import Network
+from tributary.settings.errors import CommandError
 from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import DEFAULT_SLOT, tunnel_address
 
@@ -30,7 +31,11 @@ def end_connections(lost: Sequence[Network]) -> str | None:
                 run(["conntrack", "--delete", "--reply-src", str(tunnel_address(network, DEFAULT_SLOT))])
     # ss is silent where the kernel cannot do it (INET_DIAG_DESTROY). Sockets without a program end by themselves.
     still = ["state", "connected", "exclude", "time-wait", "exclude", "syn-recv"]
-    if run(["ss", "--no-header", "--tcp", *still, *theirs]).stdout.strip():
+    try:
+        left = output(["ss", "--no-header", "--tcp", *still, *theirs]).strip()
+    except CommandError as failure:
+        return f"whether their connections have ended is not known: {failure}"
+    if left:
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
 
@@ -66,12 +71,11 @@ def forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
 def listener_on(ports: Ports, inside: IPv4Network) -> str | None:
     """The socket of a local program that listens at one of ``ports``, beyond loopback and ``inside``.
 
-    In ss(8)'s form, such as '0.0.0.0:80'. Raises CommandError, exit 69, without ss.
+    In ss(8)'s form, such as '0.0.0.0:80'. Raises CommandError, exit 69, without ss, and 71 if it fails.
     """
     only = ["sport", ">=", str(ports.first), "and", "sport", "<=", str(ports.last)]
-    for line in run(
-        ["ss", "--no-header", "--numeric", "--listening", f"--{ports.protocol}", *only]
-    ).stdout.splitlines():
+    listening = output(["ss", "--no-header", "--numeric", "--listening", f"--{ports.protocol}", *only])
+    for line in listening.splitlines():
         socket = line.split()[3]
         address = _address(socket)
         if not address.is_loopback and address not in inside:

@@ -17,7 +17,9 @@ from gateway.settings import GatewaySettings
 from tests import golden
 from tests.unit.gateway.house import router
 from tributary.kernel import connections
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
+from tributary.settings.ports import Ports
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: dict[str, dict[str, object]] = {
@@ -106,6 +108,15 @@ icmp 1 29 src=198.51.100.7 dst=203.0.113.1 type=8 code=0 id=5 src=10.84.0.17 dst
 conntrack v1.4.7 (conntrack-tools): 4 flow entries have been shown.
 """  # noqa: E501
     assert connections.forwarded(listing) == {(443, IPv4Address("10.84.0.17"))}
+
+
+def test_of_an_ss_that_fails_nothing_follows_about_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "ss").write_text("#!/bin/sh\necho Cannot open netlink socket >&2; exit 1\n")
+    (tmp_path / "ss").chmod(0o755)
+    assert "Cannot open netlink socket" in str(connections.end_connections([IPv4Network("10.84.0.16/28")]))
+    with pytest.raises(CommandError, match="Cannot open netlink socket"):
+        connections.listener_on(Ports("tcp", 80, 80), IPv4Network("10.84.0.0/16"))
 
 
 @pytest.mark.parametrize("rate", [100, 10_000])
