@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from pathlib import Path
 
@@ -19,6 +19,8 @@ TABLE = "tributary-gateway"
 _ROUTER, _LAN = IPv4Network((0, BLOCK)).netmask, IPv6Network((0, LAN)).netmask
 _BEGUN = {"rate": 200, "burst": 1000}
 """How many connections of a router may begin in a second, and how many at once."""
+_NAMES_BY_TCP = 5
+"""Connections of a router to dnsmasq, which serves 20 at once of all routers together, idle ones for minutes."""
 _COUNTED = re.compile(r"[ \t]*# count \d+")
 _SEEN = re.compile(r"^(\t\tflags dynamic.*\n(?:\t\ttimeout .*\n)?)\t\telements = \{[^}]*\}\n", re.MULTILINE)
 _MOST_ELEMENTS = 65536
@@ -27,19 +29,23 @@ _MOST_ELEMENTS = 65536
 
 @dataclass(frozen=True)
 class _Bound:
-    """Which connections of a router are counted, by its addresses: in sets of this name, by rules of this chain."""
+    """Which connections of a router are counted, by its addresses: in sets of this name, by rules of this chain. There
+    may be as many as this, or as the settings say.
+    """
 
     name: str
     about: str
     type: str
     key: str
     chain: str = "from_router"
+    most: int | None = None
 
 
 _BOUNDS = (
     _Bound("from4", "from each router", "ipv4_addr", f"ip saddr & {_ROUTER}"),
     _Bound("from6", "from each LAN by IPv6", "ipv6_addr", f"ip6 saddr & {_LAN}"),
     _Bound("to4", "from strangers to each router", "ipv4_addr", f"ip daddr & {_ROUTER}", "to_router"),
+    _Bound("names4", "of each router for names", "ipv4_addr", f"ip saddr & {_ROUTER}", "names_by_tcp", _NAMES_BY_TCP),
 )
 
 
@@ -63,21 +69,22 @@ def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]
         for_tunnels=for_tunnels,
         refused_ports=settings.refused_ports,
         router=_BOUNDS[0].key,
-        bounds=list(_bounds(settings, routers)),
+        bounds=[replace(each, most=each.most or settings.connections) for each in _bounds(settings, routers)],
         begun=_BEGUN,
-        connections=settings.connections,
         dns_rate=settings.dns_rate,
         size=min(4 * (max_routers(settings.network) + 1), _MOST_ELEMENTS),
     )
 
 
 def _bounds(settings: GatewaySettings, routers: Routers) -> Iterator[_Bound]:
-    from4, from6, to4 = _BOUNDS
+    from4, from6, to4, names4 = _BOUNDS
     yield from4
     if settings.lan_prefix:
         yield from6
     if any(router.forward for router in routers.values()):
         yield to4
+    if settings.dns:
+        yield names4
 
 
 @dataclass(frozen=True)

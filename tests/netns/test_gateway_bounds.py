@@ -210,3 +210,18 @@ def test_a_home_that_asks_for_names_without_end_leaves_room_for_others_names(gat
         assert time.monotonic() - begun < 1
         assert len({name for name, _ in known.asked} & known.silent) <= 1500
         eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, berlin) == [SERVER])
+
+
+@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
+def test_idle_connections_of_a_home_leave_room_for_others_names(gateway: World) -> None:
+    """dnsmasq serves 20 connections at once."""
+    berlin, paris = gateway.enter("berlin"), gateway.enter("paris", house=gateway.flat)
+    with names(gateway), ExitStack() as idle:
+        eventually(lambda: gateway.flat.reaches(paris, INSIDE, 53))
+        for _ in range(5):
+            idle.enter_context(gateway.house.connect(berlin, INSIDE, 53))
+        assert not gateway.house.reaches(berlin, INSIDE, 53, 0.5)
+        assert gateway.house.pings(berlin, INSIDE)
+        assert gateway.flat.reaches(paris, INSIDE, 53)
+        idle.close()
+        eventually(lambda: gateway.house.reaches(berlin, INSIDE, 53))

@@ -119,6 +119,15 @@ def test_of_an_ss_that_fails_nothing_follows_about_connections(tmp_path: Path, m
         connections.listener_on(Ports("tcp", 80, 80), IPv4Network("10.84.0.0/16"))
 
 
+def test_one_home_leaves_room_for_others_names_by_tcp() -> None:
+    """dnsmasq serves 20 connections at once, and each that says nothing for minutes."""
+    plain = text("plain")
+    (jump,) = [line for line in plain.splitlines() if line.endswith("jump names_by_tcp")]
+    assert "tcp dport 53 ct state new" in jump
+    assert "add @names4 { ip saddr & 255.255.255.240 ct count over 5 }" in plain.partition("chain names_by_tcp {")[2]
+    assert "names_by_tcp" not in text("closed")
+
+
 @pytest.mark.parametrize("rate", [100, 10_000])
 def test_names_of_a_whole_page_of_many_homes_may_wait_at_once(rate: int) -> None:
     """300 names at once, while the name server above answers slowly: dnsmasq's own limit of 150 refuses some.
