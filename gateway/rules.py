@@ -9,6 +9,7 @@ from pathlib import Path
 from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from squid import targets
+from tributary.kernel import nft
 from tributary.settings.ports import Ports
 from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import BLOCK, DEFAULT_SLOT, LAN, block_of, gateway, max_routers, tunnel_address
@@ -22,7 +23,8 @@ _BEGUN = {"rate": 200, "burst": 1000}
 _NAMES_BY_TCP = 5
 """Connections of a router to dnsmasq, which serves 20 at once of all routers together, idle ones for minutes."""
 _COUNTED = re.compile(r"[ \t]*# count \d+")
-_SEEN = re.compile(r"^(\t\tflags dynamic.*\n(?:\t\ttimeout .*\n)?)\t\telements = \{[^}]*\}\n", re.MULTILINE)
+_SEEN = re.compile(r"^(\t\tflags dynamic.*\n(?:\t\t(?:timeout|comment) .*\n)*)\t\telements = \{[^}]*\}\n", re.MULTILINE)
+_PART = re.compile(r"^(?:\t| {4})(set|map|chain) (\S+) \{\n(.*?)^(?:\t| {4})\}", re.MULTILINE | re.DOTALL)
 _MOST_ELEMENTS = 65536
 """The kernel makes room for all when it makes a set. Elements that have expired count for up to a second."""
 
@@ -111,6 +113,30 @@ def most_begun(seconds: int) -> int:
 def without_seen(listing: str) -> str:
     """The kernel's ``listing`` of the table without what packets have put into dynamic sets, and how much that is."""
     return _SEEN.sub(r"\1", _COUNTED.sub("", listing))
+
+
+def keeping(new: str, listing: str) -> str:
+    """The rules ``new`` in place of those of the kernel's ``listing``, a listing without what packets have put into
+    sets: that stays in each dynamic set that both have alike, as do the counters.
+    """
+    return new.replace(nft.delete(f"inet {TABLE}"), "".join(f"{each}\n" for each in _removals(new, listing)), 1)
+
+
+def _removals(new: str, listing: str) -> Iterator[str]:
+    yield f"flush table inet {TABLE}"
+    kept = _dynamic_sets(new)
+    for kind, name, body in _PART.findall(listing):
+        if kind == "map":
+            # Its elements lead to chains, which cannot be deleted before.
+            yield f"flush map inet {TABLE} {name}"
+        if kind != "set" or kept.get(name) != body.split():
+            yield f"delete {kind} inet {TABLE} {name}"
+
+
+def _dynamic_sets(rules: str) -> dict[str, list[str]]:
+    """The words of each one's declaration."""
+    parts = ((name, body.split()) for kind, name, body in _PART.findall(rules) if kind == "set")
+    return {name: words for name, words in parts if {"dynamic", "dynamic,timeout"} & set(words)}
 
 
 def forward_targets(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:

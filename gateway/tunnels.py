@@ -185,27 +185,28 @@ def _configure(gateway: Gateway, wanted: Sequence[Tunnel]) -> None:
 
 
 def _load(gateway: Gateway, text: str) -> list[str]:
-    """Load the rules unless they are loaded: their counters and limits would start again. Returns why they were not
-    noted, if that failed.
+    """Load the rules unless they are loaded; what they count goes on. Returns why they were not noted, if that failed.
 
     Another program may have flushed or changed them: then the kernel lists them differently.
     """
-    digest = hashlib.sha256(text.encode()).hexdigest()
     loaded = _listed()
-    if loaded is not None and gateway.state.changes.rules == f"{digest} {loaded}":
+    if loaded and gateway.state.changes.rules == _digests(text, loaded):
         return []
-    nft.execute(text)
+    nft.execute(rules.keeping(text, loaded) if loaded else text)
     try:
-        gateway.state.note(replace(gateway.state.changes, rules=f"{digest} {_listed()}"))
+        gateway.state.note(replace(gateway.state.changes, rules=_digests(text, _listed())))
     except CommandError as failure:
         return [f"the rules will be loaded again: {failure}"]
     return []
 
 
-def _listed() -> str | None:
-    """A digest of the loaded rules, without what packets have put into sets; None if there are none."""
-    listing = nft.listed(f"inet {rules.TABLE}")
-    return None if listing is None else hashlib.sha256(rules.without_seen(listing).encode()).hexdigest()
+def _digests(*texts: str) -> str:
+    return " ".join(hashlib.sha256(text.encode()).hexdigest() for text in texts)
+
+
+def _listed() -> str:
+    """The loaded rules, without what packets have put into sets; empty if there are none."""
+    return rules.without_seen(nft.listed(f"inet {rules.TABLE}") or "")
 
 
 def _count(gateway: Gateway, contents: Contents, there: Sequence[PeerStatus]) -> list[str]:

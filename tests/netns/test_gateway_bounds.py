@@ -72,6 +72,8 @@ def test_a_home_that_has_all_the_connections_it_may_have_leaves_room_for_everybo
             assert not bounded.house.reaches(berlin, INSIDE, CONVERTER, 0.5)
             bounded.gateway("sync")
             assert not bounded.house.reaches(berlin, SERVER, 80, 0.5), "what was counted stays counted"
+            bounded.gateway("forward", "paris", f"udp/{GAME}")
+            assert not bounded.house.reaches(berlin, SERVER, 80, 0.5), "also when the rules change"
             assert before.recv(1000), "what there is goes on"
         assert answered(bounded.flat.node, paris, service, SERVER, 20) == 20
         assert bounded.flat.reaches(paris, INSIDE, CONVERTER)

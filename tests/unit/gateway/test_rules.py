@@ -16,7 +16,7 @@ from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from tests import golden
 from tests.unit.gateway.house import router
-from tributary.kernel import connections
+from tributary.kernel import connections, nft
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.settings.ports import Ports
@@ -76,6 +76,45 @@ def test_nft_takes_them(case: str) -> None:
     subprocess.run(["nft", "--check", "--file", "-"], input=text(case), text=True, check=True)
 
 
+def listing(case: str) -> str:
+    """The rules as the kernel lists them."""
+    listed = text(case).partition(nft.delete(f"inet {rules.TABLE}"))[2]
+    return "".join(line.replace("    ", "\t") for line in listed.splitlines(keepends=True))
+
+
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+@pytest.mark.parametrize(("case", "before"), [("forwards", "plain"), ("plain", "forwards"), ("routed", "open")])
+def test_nft_takes_rules_in_place_of_others(case: str, before: str) -> None:
+    both = f"{text(before)}{rules.keeping(text(case), listing(before))}"
+    subprocess.run(["nft", "--check", "--file", "-"], input=both, text=True, check=True)
+
+
+def removed(case: str, before: str) -> set[str]:
+    """The dynamic sets that rules in place of others begin anew with."""
+    lines = rules.keeping(text(case), listing(before)).splitlines()
+    static = ("refused_targets", "refused_targets6", "refused_ports")
+    return {line.split()[-1] for line in lines if line.startswith("delete set")} - {*static}
+
+
+def test_other_forwarded_ports_leave_what_is_counted() -> None:
+    assert removed("forwards", "plain") == set()
+    assert removed("plain", "forwards") == {"to4_begun", "to4", "to4_full"}
+    new = rules.keeping(text("plain"), listing("forwards"))
+    assert f"delete table inet {rules.TABLE}" not in new and "delete counter" not in new
+    assert 0 < new.index(f"flush map inet {rules.TABLE} given") < new.index(f"delete chain inet {rules.TABLE} given_1")
+
+
+def test_a_set_of_another_limit_or_size_begins_anew() -> None:
+    """Each of its elements has the limit that was there when it was made."""
+    lines = rules.keeping(text("plain").replace("4096 connections", "64 connections"), listing("plain")).splitlines()
+    assert f"delete set inet {rules.TABLE} from4" in lines and f"delete set inet {rules.TABLE} from4_begun" not in lines
+    assert {"from4_begun", "from4", "from4_full", "names4", "questions"} <= removed("open", "plain")
+    for case in ("plain", "open"):
+        connections, rate = settings(case).connections, settings(case).dns_rate
+        assert f"ct count over {connections} }}" in text(case) and f'comment "{connections} connections"' in text(case)
+        assert f"rate over {rate}/second" in text(case) and f'comment "{rate} in a second"' in text(case)
+
+
 def test_no_setting_opens_what_nobody_may_reach() -> None:
     refused = rules.refused(settings("open"))
     for closed in ("127.0.0.0/8", "169.254.169.254/32", "100.64.0.0/10"):
@@ -88,7 +127,7 @@ def test_what_packets_have_put_into_sets_is_no_part_of_the_rules() -> None:
     """As nft lists it; the sets that the rules themselves fill are compared."""
     kept = "\tset refused_targets {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t\telements = { 0.0.0.0/8 }\n\t}\n"
     counted = "\tset from4 {\n\t\ttype ipv4_addr\n\t\tsize 16384\n\t\tflags dynamic\n"
-    full = "\tset from4_full {\n\t\tflags dynamic,timeout\n\t\ttimeout 1s\n"
+    full = '\tset from4_full {\n\t\tflags dynamic,timeout\n\t\ttimeout 1s\n\t\tcomment "64 at once"\n'
     elements = "\t\telements = { 10.84.0.16 ct count over 64,\n\t\t\t     10.84.0.32 expires 888ms }\n"
     empty = f"{kept}{counted}\t}}\n{full}\t}}\n"
     assert rules.without_seen(f"{kept}{counted}{elements}\t}}\n{full}{elements}\t}}\n") == empty
