@@ -80,6 +80,23 @@ def test_later_runs_leave_the_settings_as_they_are(tmp_path: Path) -> None:
     assert f"not the one in {settings}: change it there" in done.stderr
 
 
+FLOW = """\
+gateways:
+  vars: {tributary_admin_networks: ["198.51.100.0/24"], 'gateway_settings': {port: 4000, "name": "gateway.example.net"}}
+"""
+
+
+def test_settings_in_braces_are_there_as_well(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yml"
+    settings.write_text(FLOW)
+    for words in ([], ["--name", "gateway.example.net"]):
+        done = quickstart("--dry-run", "--settings", str(settings), *words)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert quickstart("--dry-run", "--settings", str(settings), "--name", "gateway.example").returncode == 64
+    settings.write_text(FLOW.replace("vars: {", "vars: {#"))
+    assert f"{settings}: tributary_admin_networks is missing" in quickstart("--settings", str(settings)).stderr
+
+
 @pytest.mark.parametrize("missing", ["tributary_admin_networks", "gateway_settings", "name"])
 def test_the_example_never_stands_in_for_what_the_settings_lack(tmp_path: Path, missing: str) -> None:
     settings = written(tmp_path, "--name", "gateway.example.net")
@@ -88,6 +105,7 @@ def test_the_example_never_stands_in_for_what_the_settings_lack(tmp_path: Path, 
     done = quickstart("--dry-run", "--settings", str(settings))
     assert (done.returncode, done.stdout) == (65, "")
     assert f"{settings}: {missing} is missing" in done.stderr
+    assert "remove the file to begin anew, with SSH open to the world" in done.stderr
 
 
 def test_where_you_come_from_is_known_behind_sudo() -> None:
