@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from image.firstboot import actions, boot, look
+from image.firstboot import actions, boot, look, wifi
 from image.firstboot.apply import System
 from image.firstboot.boot import Task
 from image.firstboot.bypass import Bypass
@@ -117,14 +117,17 @@ def _check(path: Path, role: Role, as_json: bool) -> int:
     with refused(Exit.NO_INPUT, path):
         content = path.read_bytes()
     errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     try:
-        role = read(content, role, str(path)).role or role
+        card = read(content, role, str(path))
+        role = card.role or role
+        notes = tuple(wifi.links_without_network(card.used_by(role)))
     except Wrong as wrong:
         errors = wrong.lines
     if as_json:
-        print(dumps({"valid": not errors, "role": role, "errors": errors}))
+        print(dumps({"valid": not errors, "role": role, "errors": errors, "notes": notes}))
     else:
-        print("\n".join(errors) or f"valid, for a {role}", file=sys.stderr if errors else sys.stdout)
+        print("\n".join(errors or (f"valid, for a {role}", *notes)), file=sys.stderr if errors else sys.stdout)
     return Exit.USAGE if errors else 0
 
 

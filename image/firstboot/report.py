@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot import console, first_start
+from image.firstboot import console, first_start, wifi
 from image.firstboot.facts import Facts
 from image.firstboot.files import inside
 from image.firstboot.first_start import shown
@@ -91,6 +91,7 @@ def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple
     where = addresses[0] if addresses else "ADDRESS"
     return (
         *_login(card, where),
+        *wifi.links_without_network(used),
         *(_gateway(used, facts, where) if role is Role.GATEWAY else _home(used, facts)),
         *_unused(card, used, role),
     )

@@ -8,6 +8,7 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card, Wifi
 from image.firstboot.texts import sections, unneeded
+from image.firstboot.wan import Wan
 
 BRIDGE = "br-lan"
 """The LAN's interface where it is wired and wireless."""
@@ -113,6 +114,21 @@ def key(ssid: str, passphrase: str) -> str:
     if len(passphrase) == 2 * _BYTES:
         return passphrase
     return hashlib.pbkdf2_hmac("sha1", passphrase.encode("ascii"), ssid.encode(), _ROUNDS, _BYTES).hex()
+
+
+def links_without_network(card: Card) -> Iterator[str]:
+    """What is missing for wireless links, by their interfaces' names (systemd.net-naming-scheme(7)).
+
+    It is no error: wpa_supplicant.conf written by hand joins what a card cannot describe, such as open networks.
+    """
+    for name, wan in card.wan.items():
+        is_wireless = wan.interface is not None and wan.interface.startswith("wl")
+        if is_wireless and not _may_join(card.wifi, wan):
+            yield f"wan.{name} joins no network: add [wifi] for {wan.interface}, unless you have set that up yourself."
+
+
+def _may_join(wifi: Wifi | None, wan: Wan) -> bool:
+    return wifi is not None and (wifi.interface is None or wan.may_be(wifi.interface))
 
 
 def joining(wifi: Wifi) -> str:

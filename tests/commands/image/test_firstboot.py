@@ -187,7 +187,14 @@ def test_check_says_valid_or_every_line_that_is_wrong(tmp_path: Path) -> None:
         "valid": True,
         "role": "router",
         "errors": [],
+        "notes": [],
     }
+    wireless = tmp_path / "wireless.toml"
+    wireless.write_text(HOME)
+    done = firstboot("--check", wireless, "--role", "router")
+    assert (done.returncode, done.stdout.partition("\n")[0]) == (0, "valid, for a router")
+    assert "wan.dsl joins no network: add [wifi] for wlan0" in done.stdout
+    assert len(json.loads(firstboot("--check", wireless, "--role", "router", "--json").stdout)["notes"]) == 1
     wrong = tmp_path / "card.toml"
     wrong.write_text('hostname = "A"\nx = 1\n')
     done = firstboot("--check", wrong)

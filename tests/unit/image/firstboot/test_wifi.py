@@ -2,12 +2,34 @@
 
 import pytest
 
-from image.firstboot import wifi
+from image.firstboot import report, wifi
 from image.firstboot.access_point import AccessPoint
-from image.firstboot.settings import Wifi
+from image.firstboot.reading import read
+from image.firstboot.settings import Role, Wifi
 from image.firstboot.wifi import configuration
+from tests.unit.image.firstboot.cards import HOME, WIFI
+from tests.unit.image.firstboot.systems import facts
 
+JOINED = f'{WIFI}passphrase = "12345678"\n'
 GIVEN = {"country": "DE", "ssid": "IEEE", "passphrase": "password"}
+
+
+@pytest.mark.parametrize(
+    ("card", "missing"),
+    [
+        (HOME, ["wan.dsl"]),
+        (HOME + JOINED, []),
+        (f'{HOME}{JOINED}interface = "wlan0"', []),
+        (f'{HOME}{JOINED}interface = "wlan1"', ["wan.dsl"]),
+        (HOME.replace("wlan0", "wlx*").replace("enx*", "wwan0"), ["wan.dsl"]),
+        (HOME.replace("wlan0", "end1"), []),
+        (HOME.replace('interface = "wlan0"', 'driver = "cdc_ether"'), []),
+    ],
+)
+def test_of_a_wireless_link_without_a_network_it_is_said_what_is_missing(card: str, missing: list[str]) -> None:
+    for role, found in ((Role.ROUTER, missing), (Role.GATEWAY, [])):
+        steps = report.next_steps(read(card.encode(), role), facts(role))
+        assert [step.partition(" joins no network: add [wifi]")[0] for step in steps if " joins no " in step] == found
 
 
 def lines(**more: object) -> list[str]:
