@@ -18,7 +18,7 @@ from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node
 from experiments.testbed.topology import Profile, Topology
@@ -57,12 +57,8 @@ class AccelerationInstances(Experiment):
 
     def points(self, _topology: Topology) -> list[Point]:
         """As many of each kind as it can be."""
-        return [
-            {"by": by, "instances": str(count)}
-            for by in _PROGRAMS
-            for count in self.instances
-            if count <= _MOST.get(by, count)
-        ]
+        asked = every(by=_PROGRAMS, instances=self.instances)
+        return [each for each in asked if int(each["instances"]) <= _MOST.get(each["by"], max(self.instances))]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Sequence[Node]]:
         return namespaces(max(self.instances))

@@ -4,21 +4,19 @@ Everything is in Ethernet frames, as the policy's rates are. They are counted be
 takes them in: by nftables' counters in the hook prerouting, to which each frame's header of 14 bytes is added.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import product
 
 from pydantic import Field
 
 from experiments.bench import pair
-from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
+from experiments.bench.pair import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.sweeps import Rates
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import Topology
@@ -69,10 +67,7 @@ class Accuracy(Experiment):
 
     def points(self, _topology: Topology) -> list[Point]:
         """Every rate both ways, alone and beside plain TCP, and the quota."""
-        held: list[Point] = [
-            {"rate": str(rate), "direction": direction, "beside": beside}
-            for rate, direction, beside in product(self.rates, _DIRECTIONS, (_ALONE, _BESIDE))
-        ]
+        held = every(rate=self.rates, direction=_DIRECTIONS, beside=(_ALONE, _BESIDE))
         return [*held, {"quota": str(self.quota)}]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
@@ -165,7 +160,7 @@ def _counted(testbed: Testbed, direction: str, header: int = _FRAME_HEADER) -> I
 
 def _sample(node: Node, header: int) -> Sample:
     before = time.monotonic()
-    printed = json.loads(node.run("nft", "-j", "list", "counter", "inet", _TABLE, "held"))
+    printed = node.told("nft", "-j", "list", "counter", "inet", _TABLE, "held")
     counter = next(entry["counter"] for entry in printed["nftables"] if "counter" in entry)
     # The kernel read it at some time between the two.
     return Sample((before + time.monotonic()) / 2, counter["bytes"] + header * counter["packets"])

@@ -5,7 +5,6 @@ console beside it is read by so many pages; processor time is that of its proces
 once a second, in percent of one processor. Then a browser opens the page, if there is one.
 """
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -60,7 +59,8 @@ class Console(Experiment):
                 time.sleep(_WARM_UP)
                 clocks = [Clocks([each.popen.pid]) for each in (console, throttler)]
                 start, before = time.monotonic(), [each.seconds() for each in clocks]
-                read = self._read(testbed)
+                pages = python("experiments.probes.pages", _SERVER, str(self.pages), str(self.seconds))
+                read = testbed.gateway.told(*pages)
                 took = time.monotonic() - start
                 own, throttlers = (each.seconds() - then for each, then in zip(clocks, before, strict=True))
                 resident = throttler_scale.resident(console.popen.pid) / 1e6
@@ -79,12 +79,6 @@ class Console(Experiment):
             },
             {},
         )
-
-    def _read(self, testbed: Testbed) -> dict[str, float]:
-        reader = python("experiments.probes.pages", _SERVER)
-        bounds = ("--pages", str(self.pages), "--seconds", str(self.seconds))
-        read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
-        return read
 
 
 def _painted(testbed: Testbed) -> dict[str, float]:

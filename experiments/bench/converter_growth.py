@@ -25,7 +25,7 @@ from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Several
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
-from experiments.study.readings import Point, Reading, Readings, name_of
+from experiments.study.readings import Point, Reading, Readings, every, name_of
 from experiments.testbed import cables
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE
@@ -59,11 +59,7 @@ class ConverterGrowth(Experiment):
 
     def points(self, _topology: Topology) -> list[Point]:
         """Each number of workers with each number of tunnels."""
-        return [
-            {"by": NATIVE, "workers": str(workers), "open": str(count)}
-            for workers in self.workers
-            for count in self.open
-        ]
+        return every(by=[NATIVE], workers=self.workers, open=self.open)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Nothing where files are limited to fewer; raises CommandError (exit 1) unless every tunnel stays alive."""

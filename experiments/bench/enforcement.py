@@ -4,12 +4,12 @@ Under load: a thousand joins a second, from the third ACK on the wire to the ele
 source of the throttler in turn. One at a time: from the third ACK to the first packet in the held class.
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from statistics import median, quantiles
 from time import sleep
+from typing import Any
 
 from pydantic import Field
 
@@ -24,7 +24,7 @@ from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import python
-from experiments.testbed.server import random_file
+from experiments.testbed.server import random_file, start_origin
 from experiments.testbed.topology import PROXY_PORT, Profile
 from tributary.settings.errors import CommandError, Exit
 
@@ -114,16 +114,12 @@ class Enforcement(Experiment):
                     "installs", python("experiments.probes.installs", PATHS[1], str(_PORT))
                 ).wait_until_ready()
             )
-            at = (str(pair.LISTENER), str(_PORT))
-            accept = python("experiments.probes.join_load", "accept", *at)
-            stack.enter_context(testbed.gateway.start("accept", accept).wait_until_ready())
-            sessions = str(self.joins / self.by_session)
-            printed = testbed.client.run(
-                *python("experiments.probes.join_load", "open", *at, sessions, str(self.seconds))
-            )
+            stack.enter_context(start_origin(testbed.gateway, f"{pair.LISTENER}:{_PORT}", "--mptcp"))
+            load = (str(pair.LISTENER), str(_PORT), str(self.joins / self.by_session), str(self.seconds))
+            failed = testbed.client.told(*python("experiments.probes.join_load", *load))["failed"]
             sleep(_GRACE)
             watching.stop(seconds=60)
-            return _read(watching.output(), json.loads(printed)["failed"])
+            return _read(watching.report(), failed)
 
 
 def _make_room(testbed: Testbed) -> None:
@@ -133,8 +129,7 @@ def _make_room(testbed: Testbed) -> None:
     testbed.client.sysctl(net__ipv4__ip_local_port_range="10000 65000", net__ipv4__tcp_fin_timeout=5)
 
 
-def _read(output: str, failed: int) -> list[tuple[float, float | None]]:
-    told = json.loads(output.splitlines()[-1])
+def _read(told: dict[str, Any], failed: int) -> list[tuple[float, float | None]]:
     if told["lost"]:
         raise CommandError(Exit.WRONG_RESULT, f"the probe lost {told['lost']} of its records: no figure can be trusted")
     if failed:

@@ -35,6 +35,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile
+from experiments.testbed.usage import bytes_passed
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -145,11 +146,11 @@ def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list
     clocks, testbed = Clocks([relay.popen.pid, *built.threads]), built.testbed
     how = ("--verify",) if direction == DOWN else ("--upload",)
     bulk = native.load("bulk", "--to", _RELAY, "--bytes", str(size), *how)
-    samples: list[Sample] = []
+    counts, samples = Path(f"/proc/{relay.popen.pid}/net/dev"), list[Sample]()
     with testbed.client.start("bulk", bulk) as client:
         end = time.monotonic() + _LONGEST
         while client.popen.poll() is None and time.monotonic() < end:
-            sent = _sent(relay.popen.pid, _RECEIVERS_SIDE[direction])
+            _, sent = bytes_passed(counts.read_text())[_RECEIVERS_SIDE[direction]]
             offloaded = bool(samples and samples[-1].offloaded) or '"paused"' in relay.output()
             samples.append(Sample(time.monotonic(), sent, clocks.seconds(), offloaded))
             time.sleep(_SAMPLE)
@@ -158,12 +159,6 @@ def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list
                 Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}"
             )
     return samples
-
-
-def _sent(pid: int, device: str) -> int:
-    """Bytes that the network namespace of a process has sent by ``device`` (proc_pid_net(5))."""
-    lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
-    return next(int(line.split()[9]) for line in lines if line.split()[0] == f"{device}:")
 
 
 def _paused_milliseconds(relay: Process) -> float:

@@ -10,20 +10,25 @@ They stand beside the one emulated link of a testbed, which gives the nodes, the
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address
 from tempfile import mkdtemp
 
 from experiments.study.blueprint import Ground, Standing
-from experiments.testbed import cables
+from experiments.testbed import cables, native
 from experiments.testbed.appliance import policy_over, start_throttler
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import PATHS
 from experiments.testbed.network import lay
 from experiments.testbed.node import Process
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.profile import TOLERANCE
+from experiments.testbed.server import start_origin
+from tributary.settings.errors import CommandError, Exit
 
 LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
+HELD_PORT, BESIDE_PORT = 5001, 5002
+HELD = ("--mptcp", "--after", "0.3")
+"""What passes before the hold is there is none of its business: it gets 0.3 seconds to come."""
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 """As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
 
@@ -68,3 +73,31 @@ def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Process:
     # A new folder for used quotas, so that nothing is used when it starts.
     state = ("--state-directory", mkdtemp(prefix="throttler-", dir=testbed.directory))
     return start_throttler(testbed, file, "--source", source, *state)
+
+
+@contextmanager
+def serving(testbed: Testbed) -> Iterator[None]:
+    """The gateway serves both ports for the length of the block."""
+    with ExitStack() as stack:
+        for port in (HELD_PORT, BESIDE_PORT):
+            stack.enter_context(start_origin(testbed.gateway, f"{LISTENER}:{port}", "--mptcp"))
+        yield
+
+
+@contextmanager
+def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: str) -> Iterator[None]:
+    """A connection from the client for the length of the block; raises CommandError if it ended before."""
+    where = ("--to", f"{LISTENER}:{port}", *(["--upload"] if direction == "upload" else []))
+    command = native.load("flow", *where, "--seconds", str(seconds), *options)
+    with testbed.client.start(f"flow-{port}", command) as process:
+        yield
+        if process.popen.poll() is not None:
+            last = (process.output().splitlines() or ["it printed nothing"])[-1]
+            raise CommandError(Exit.SYSTEM, f"the {direction} ended before its time: {last}")
+
+
+def rule(rate: str, direction: str) -> str:
+    """The policy's rule that holds each subflow on the first path."""
+    return (
+        f'[[rules]]\nname = "held"\nmin_subflows = 1\npath = "{PATHS[0]}"\nrate = "{rate}"\ndirection = "{direction}"\n'
+    )

@@ -11,7 +11,7 @@ from statistics import median
 from pydantic import Field
 
 from experiments.bench import pair
-from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
+from experiments.bench.pair import HELD, HELD_PORT, flow, rule, serving
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings

@@ -4,7 +4,6 @@ Two pairs of nodes stand side by side, each with a throttler: one holds so many 
 on its wire, the other a single one. A plain TCP download runs through the shaped interface of either in turn.
 """
 
-import json
 import os
 import threading
 import time
@@ -145,11 +144,9 @@ def _asking(testbed: Testbed) -> Iterator[list[float]]:
 
 def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> dict[str, float]:
     """How many ``subflows`` are held, after ``install_s``; raises CommandError (exit 1) unless each got its element."""
-    printed = testbed.gateway.run(
-        *python("experiments.probes.replay", PATHS[0], testbed.client.namespace),
-        *("--subflows", str(subflows), "--by-session", str(by_session), "--by-client", str(by_client)),
-    )
-    told = json.loads(printed)
+    counts = map(str, (subflows, by_session, by_client))
+    replay = python("experiments.probes.replay", PATHS[0], testbed.client.namespace, *counts)
+    told = testbed.gateway.told(*replay)
     if told["subflows"] != subflows:
         dropped = throttler_status(testbed).capture
         raise CommandError(
@@ -174,7 +171,7 @@ def resident(pid: int) -> int:
 
 def _classes(testbed: Testbed) -> int:
     """HTB classes on all interfaces of the gateway."""
-    devices = [entry["ifname"] for entry in json.loads(testbed.gateway.run("ip", "-json", "link", "show"))]
+    devices = [entry["ifname"] for entry in testbed.gateway.told("ip", "-json", "link", "show")]
     shown = (testbed.gateway.run("tc", "-s", "class", "show", "dev", device) for device in devices)
     return sum(line.startswith("class htb") for text in shown for line in text.splitlines())
 
@@ -186,5 +183,4 @@ def _on(processor: int) -> tuple[str, ...]:
 
 def _download(testbed: Testbed, seconds: float) -> float:
     flow = native.load("flow", "--to", _ORIGIN, "--seconds", str(seconds))
-    printed = testbed.client.run(*_on(-1), *flow)
-    return float(json.loads(printed)["bits_per_second"]) / 1e6
+    return float(testbed.client.told(*_on(-1), *flow)["bits_per_second"]) / 1e6

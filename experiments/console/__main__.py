@@ -1,5 +1,7 @@
-"""The command ``demo console``: the console's page beside a testbed with traffic."""
+"""The command ``demo console``: the console's page beside a testbed with traffic, and Prometheus with our rules."""
 
+import json
+import shutil
 import socket
 import subprocess
 import time
@@ -9,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.console import monitoring
 from experiments.testbed import preflight
 from experiments.testbed.appliance import policy_over, start_converter, start_throttler, tune
 from experiments.testbed.build import Testbed, standing, take_down_orphans
@@ -17,6 +18,7 @@ from experiments.testbed.node import Process, python
 from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
+from tributary.paths import ROOT
 from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import joined
@@ -35,6 +37,10 @@ The testbed is removed at the end; after kill -9, scripts/testbed down does it.
 """
 _FILE_SIZE, _SEED = 50_000_000, 1
 _PORT, _PROMETHEUS = 8480, 9090
+_CONVERTER, _THROTTLER, _ASKED = "127.0.0.1:9465", "127.0.0.1:9464", f"127.0.0.1:{_PROMETHEUS}"
+"""Where the gateway's programs give their metrics, in its namespace, and Prometheus what it makes of them."""
+_RULES = ROOT / "ansible/roles/metrics/files/tributary.rules.yml"
+_PROXY = "/usr/lib/systemd/systemd-socket-proxyd"
 _DOWNLOADS = (
     "while sleep 0.2; do"
     " curl --silent --limit-rate {rate} --output /dev/null --proxy {proxy} --interface {source} {url}; done"
@@ -70,11 +76,11 @@ def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prom
     with standing(name, changed_profile(profile, changes)) as testbed, suppress(KeyboardInterrupt):
         tune(testbed)
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
-        start_converter(testbed, monitoring.CONVERTER)
+        start_converter(testbed, _CONVERTER)
         names = [link.name for link in testbed.topology.links]
         free = policy_over(names, f'[[rules]]\nname = "free"\npath = "{names[0]}"\n')
         policy = testbed.gateway.write("policy.toml", free)
-        start_throttler(testbed, policy, "--metrics", monitoring.THROTTLER)
+        start_throttler(testbed, policy, "--metrics", _THROTTLER)
         download(testbed, downloads)
         with _monitored(testbed, prometheus), outside(port) as listener:
             page = start_console(testbed, listener)
@@ -91,9 +97,30 @@ def _monitored(testbed: Testbed, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    with outside(port) as listener, monitoring.prometheus(testbed, listener):
+    start_prometheus(testbed)
+    with outside(port) as listener, activated(testbed, "proxy", listener, [_PROXY, _ASKED]):
         print(f"Prometheus: http://127.0.0.1:{listener.getsockname()[1]}/alerts", flush=True)
         yield
+
+
+def start_prometheus(testbed: Testbed) -> None:
+    """Have Prometheus, with the rules that the playbook installs, ask the gateway's programs every two seconds.
+
+    Raises CommandError, exit 69 if it is not installed, 71 if it does not begin.
+    """
+    if not (shutil.which("prometheus") and shutil.which(_PROXY)):
+        raise CommandError(Exit.UNAVAILABLE, f"not found: prometheus, or {_PROXY}: apt install prometheus systemd")
+    gateway = testbed.gateway
+    # JSON is YAML.
+    settings = {
+        "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
+        "rule_files": [str(_RULES)],
+        "scrape_configs": [{"job_name": "tributary", "static_configs": [{"targets": [_CONVERTER, _THROTTLER]}]}],
+    }
+    file = gateway.write("prometheus.json", json.dumps(settings))
+    where = (f"--storage.tsdb.path={gateway.directory / 'prometheus'}", f"--web.listen-address={_ASKED}")
+    process = gateway.start("prometheus", ["prometheus", f"--config.file={file}", *where])
+    process.wait_until(lambda: gateway.listens(_PROMETHEUS))
 
 
 def download(testbed: Testbed, downloads: int) -> None:
@@ -118,16 +145,21 @@ def outside(port: int) -> Iterator[socket.socket]:
 
 
 def start_console(testbed: Testbed, listener: socket.socket) -> Process:
-    """Start the console on the gateway, with a listener outside the testbed (sd_listen_fds(3))."""
-    own = listener.fileno()
-    log, state = testbed.gateway.directory / "console.log", testbed.gateway.directory / "console"
+    """Start the console on the gateway, with a listener outside the testbed."""
+    state = str(testbed.gateway.directory / "console")
+    return activated(
+        testbed, "console", listener, python("console", "run", "--state-directory", state)
+    ).wait_until_ready()
+
+
+def activated(testbed: Testbed, name: str, listener: socket.socket, command: Sequence[str]) -> Process:
+    """Start a program on the gateway that is given its listener (sd_listen_fds(3))."""
+    own, log = listener.fileno(), testbed.gateway.directory / f"{name}.log"
     line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
-    command = testbed.gateway.command(
-        ["bash", "-c", line, "bash", *python("console", "run", "--state-directory", str(state))]
-    )
+    inside = testbed.gateway.command(["bash", "-c", line, "bash", *command])
     with log.open("wb") as output:
-        popen = subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[own], start_new_session=True)
-    return Process(popen, log).wait_until_ready()
+        popen = subprocess.Popen(inside, stdout=output, stderr=output, pass_fds=[own], start_new_session=True)
+    return Process(popen, log)
 
 
 main = program(parser)

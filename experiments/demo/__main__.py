@@ -20,12 +20,11 @@ from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
-from experiments.testbed.counters import counted
-from experiments.testbed.profile import add_profile_arguments, changed_profile
+from experiments.testbed.profile import add_profile_arguments, add_tolerance, changed_profile
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
-from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
+from experiments.testbed.usage import counted
 from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import read

@@ -19,10 +19,9 @@ from statistics import median
 
 from experiments.bench.kernel_threads import Clocks
 from experiments.handoff import clients
-from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
+from experiments.handoff.network import BACK_ENDS, SERVICE, Network, shape, standing_network
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.running import RELAYED, at_work
-from experiments.handoff.shaping import shape
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node, Process

@@ -8,15 +8,17 @@
 Everybody routes by the switch. What the client gets from back ends never passes the cable to the front.
 """
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed import native
+from experiments.testbed import converter, native
 from experiments.testbed.network import standing_nodes
-from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Node, Process, run
+from experiments.testbed.server import start_nginx
+from experiments.testbed.usage import bytes_passed
 from tributary.paths import ROOT
 
 SERVICE = "10.7.1.2:80"
@@ -32,27 +34,6 @@ _NETS = {"client": "10.7.0", "front": "10.7.1"} | {
     chr(ord("a") + number): f"10.7.{2 + number}" for number in range(MOST_BACK_ENDS)
 }
 
-_CONVERTER = """\
-[clients]
-networks = ["10.7.0.0/24"]
-[targets]
-allow = ["10.7.0.0/16"]
-[control]
-socket = "{files}/control.sock"
-[metrics]
-address = "{metrics}"
-[log]
-access = "{files}/access.log"
-[timeouts]
-drain = "1s"
-[handoff]
-switch = "{switch}"
-identity = "{identity}"
-relay_below = "{relay_below}"
-{back_ends}{rules}[[listen]]
-kind = "handoff"
-address = "{service}"
-"""
 _NGINX_ADDRESS = "127.0.0.1:8080"
 _NGINX = """\
     sendfile on;
@@ -63,13 +44,6 @@ _NGINX = """\
         root {objects};
         add_header X-Served-By nginx;
     }}
-"""
-_BACK_END = """\
-[[handoff.back_ends]]
-name = "{name}"
-fronts = "{net}.2:{fronts}"
-hand_off = "{net}.2:{hand_off}"
-http = "{net}.2:{http}"
 """
 RULES = """\
 [[handoff.rules]]
@@ -85,6 +59,11 @@ relay = true
 [[handoff.rules]]
 to = ["a", "b"]
 """
+
+_BURST = 64 << 10
+"""Bytes: a segment as large as the kernel makes them leaves at once, and no more than that."""
+_QUEUE = 1_000_000
+"""Bytes that wait at an end of a link."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +102,7 @@ class Network:
 
     def passed(self, name: str) -> tuple[int, int]:
         """Bytes that a node other than the switch has received, and sent, by its cable."""
-        lines = self.nodes[name].run("cat", "/proc/net/dev").splitlines()
-        counts = next(line.split() for line in lines if line.split()[0] == "eth0:")
-        return int(counts[1]), int(counts[9])
+        return bytes_passed(self.nodes[name].run("cat", "/proc/net/dev"))["eth0"]
 
     def identity(self, name: str) -> Path:
         """The folder with a node's certificate."""
@@ -181,24 +158,31 @@ class Network:
         It hands over all that can be, or relays what is expected to be smaller than ``relay_below``. Some addresses of
         theirs can have others in their place: ``instead``.
         """
-        ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT}
-        back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
-        text = _CONVERTER.format(
-            files=self.directory,
-            identity=self.identity("front"),
-            metrics=METRICS,
-            relay_below=relay_below,
-            back_ends=back_ends,
-            rules=rules,
-            service=TOGETHER if together else SERVICE,
-            switch=self._switch(together),
+        back_ends = [
+            {"name": each, "fronts": self.fronts(each), "hand_off": self.hand_off(each), "http": self.http(each)}
+            for each in self.back_ends
+        ]
+        handoff = {
+            "switch": self._switch(together),
+            "identity": str(self.identity("front")),
+            "relay_below": relay_below,
+            "back_ends": back_ends,
+            **tomllib.loads(rules)["handoff"],
+        }
+        node = self.nodes["switch" if together else "front"]
+        text = converter.settings(
+            node,
+            "front",
+            [f"{_NETS['client']}.0/24"],
+            {"kind": "handoff", "address": TOGETHER if together else SERVICE},
+            targets={"allow": ["10.7.0.0/16"]},
+            metrics={"address": METRICS},
+            log={"access": f"{self.directory}/access.log"},
+            handoff=handoff,
         )
         for address, other in (instead or {}).items():
             text = text.replace(f'"{address}"', f'"{other}"')
-        file = self.directory / "front.toml"
-        file.write_text(text)
-        command = (str(native.build().converter), "--config", str(file))
-        return self.nodes["switch" if together else "front"].start("front", command).wait_until_ready()
+        return converter.start(node, "front", text)
 
 
 @contextmanager
@@ -228,3 +212,26 @@ def _enrol(network: Network, name: str) -> None:
     purpose = purposes.get(name) or ["--handoff-back-end", network.address(name)]
     authority = ("--authority", str(network.directory / "authority"))
     run([str(ROOT / "scripts/overlay"), "enrol", name, *authority, *purpose])
+
+
+def shape(network: Network, rate: int, clients_links: int) -> None:
+    """Links of ``rate`` bit/s to the front and to each back end; the client has so many of them, bonded to one."""
+    for name in ("client", "front", *network.back_ends):
+        of_this = rate * (clients_links if name == "client" else 1)
+        for node, device in ((network.nodes["switch"], f"to-{name}"), (network.nodes[name], "eth0")):
+            _limit(node, device, of_this)
+
+
+def _limit(node: Node, device: str, rate: int) -> None:
+    for words in commands(device, rate):
+        node.run("tc", *words.split())
+
+
+def commands(device: str, rate: int) -> Iterator[str]:
+    """What tc(8) is told so that no more than ``rate`` bit/s leave by ``device``. Pure."""
+    yield f"qdisc replace dev {device} root handle 1: htb default 1"
+    yield (
+        f"class replace dev {device} parent 1: classid 1:1"
+        f" htb rate {rate}bit ceil {rate}bit burst {_BURST} cburst {_BURST} quantum {_BURST}"
+    )
+    yield f"qdisc replace dev {device} parent 1:1 handle 2: bfifo limit {_QUEUE}"

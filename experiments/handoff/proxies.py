@@ -7,8 +7,8 @@ import shutil
 from dataclasses import dataclass
 
 from experiments.handoff.network import Network
-from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Process
+from experiments.testbed.server import start_nginx
 
 _NGINX = """\
     keepalive_requests 100000000;

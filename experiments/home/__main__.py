@@ -7,17 +7,16 @@ from rich.console import Console
 
 from experiments.home import events
 from experiments.home.household import WIREGUARD, Household, household
+from experiments.home.network import PORTS
 from experiments.home.showing import MOST_CHANGES, Shown, claims, summary
 from experiments.home.traffic import alone, mbps
-from experiments.home.web import PORTS
 from experiments.results import manifest, results_folder, write_json
 from experiments.study.arguments import add_results
 from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from experiments.testbed.profile import PROFILES
+from experiments.testbed.profile import PROFILES, add_tolerance
 from experiments.testbed.selfcheck import as_json
-from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
 from tributary.settings.cli import Arguments, program, run
 from tributary.settings.files import load

@@ -2,7 +2,6 @@
 knocks. Each with what devices notice of it.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,7 +95,4 @@ def revoke(home: Household) -> float:
 
 def knock(home: Household) -> list[str]:
     """The ports of the gateway that answer a host on the Internet."""
-    answers: list[str] = json.loads(
-        home.network.server.run(*python("experiments.probes.knock", GATEWAY, "1", *_KNOCKED_AT))
-    )
-    return answers
+    return [*home.network.server.told(*python("experiments.probes.knock", GATEWAY, "1", *_KNOCKED_AT))]

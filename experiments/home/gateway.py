@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from experiments.home.network import GATEWAY, PROVIDERS, Network
-from experiments.testbed import converter, kernel_settings
+from experiments.testbed import converter
+from experiments.testbed.appliance import apply_settings
 from experiments.testbed.node import Node, python
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
@@ -72,7 +73,7 @@ def gateway_at_work(network: Network, *, tunnels: bool, lan_prefix: str | None =
     """
     node, clients = network.gateway, _INSIDE if tunnels else PROVIDERS
     made = Gateway(node, f"g{os.getpid()}")
-    kernel_settings.apply(node)
+    apply_settings(node)
     ports = f"{CONVERT_PORT}, {HTTP_PORT}"
     node.write("tributary-site.nft", _SITE.format(clients=clients, ports=ports, tunnels=PORT))
     node.run("nft", "--includepath", str(node.directory), "--file", str(FIREWALL))

@@ -1,18 +1,16 @@
 """A home with its gateway, all at work: what the demo shows, and what experiments measure."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from experiments.home.gateway import Gateway, gateway_at_work
-from experiments.home.network import Network, standing_network
+from experiments.home.network import Network, serving, standing_network
 from experiments.home.router import Router, router_at_work
-from experiments.home.web import serving
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed.build import reserved
 from experiments.testbed.topology import Link, Profile, Topology
-from tributary.settings.errors import CommandError, Exit
+from tributary.kernel import process
 
 PLAIN, WIREGUARD = "plain", "wireguard"
 LEGS = (PLAIN, WIREGUARD)
@@ -41,8 +39,8 @@ def household(
 
     @contextmanager
     def stands(name: str, seed: int, tolerance: float) -> Iterator[Standing[Household]]:
-        if tunnels and shutil.which("wg") is None:
-            raise CommandError(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
+        if tunnels:
+            process.require("wg")
         with reserved(name) as directory, ExitStack() as stack:
             network = stack.enter_context(standing_network(f"trib-{name}", directory, links, shaped=shaped, seed=seed))
             readings = network.check(tolerance) if shaped else []

@@ -10,15 +10,16 @@ own, 198.51.100.N: nobody on the Internet can begin to talk to the router.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.build import allow_subflows
 from experiments.testbed.links import connect, kernel_has_netem
 from experiments.testbed.network import standing_nodes
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python
 from experiments.testbed.selfcheck import Reading, check_link
+from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Link, Topology
 
 LAN, ROUTER, DEVICE = "192.168.77.0/24", "192.168.77.1", "192.168.77.2"
@@ -26,6 +27,10 @@ LAN_SIDE = "lan"
 GATEWAY, SERVER = "192.0.2.2", str(Topology.SERVER4)
 PROVIDERS = "198.51.100.0/24"
 """The addresses that links have outside of their providers' networks."""
+PORTS = (80, 443, 27015, 22)
+"""Of the web, of the encrypted web, of a game, of SSH."""
+CALL_PORT = 5060
+"""UDP."""
 # Loose: an answer may come in over any link (ip-sysctl.rst, rp_filter).
 _NETWORK = f"""
 device:eth0 {DEVICE}/24 -- router:{LAN_SIDE} {ROUTER}/24
@@ -85,15 +90,9 @@ class Network:
         """A server that knows nothing of MPTCP."""
         return self.nodes["server"]
 
-    @contextmanager
-    def cut(self, link: Link) -> Iterator[None]:
+    def cut(self, link: Link) -> AbstractContextManager[None]:
         """The router's modem loses its line, and says so: the interface has no carrier."""
-        node = self.nodes[link.node]
-        node.ip("link", "set", "client", "down")
-        try:
-            yield
-        finally:
-            node.ip("link", "set", "client", "up")
+        return self.nodes[link.node].without("client")
 
     def silent(self, link: Link) -> AbstractContextManager[None]:
         """The link's provider drops all packets, and the router's interface knows nothing of that."""
@@ -155,3 +154,14 @@ def provide(network: Network) -> None:
     addresses = ", ".join(f"10.0.{link.number}.0/24 : 198.51.100.{link.number}" for link in network.links)
     rules = network.internet.write("providers.nft", _PROVIDERS.format(addresses=addresses))
     network.internet.run("nft", "--file", str(rules))
+
+
+@contextmanager
+def serving(server: Node) -> Iterator[None]:
+    """All of it, for the length of the block; every byte of a download is known (tributary-load)."""
+    with ExitStack() as stack:
+        for port in PORTS:
+            stack.enter_context(start_origin(server, f"{SERVER}:{port}"))
+        answer = python("experiments.probes.call", "answer", SERVER, str(CALL_PORT))
+        stack.enter_context(server.start("mirror", answer).wait_until_ready())
+        yield

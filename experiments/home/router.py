@@ -12,7 +12,8 @@ from pathlib import Path
 
 from experiments.home.gateway import FIREWALL
 from experiments.home.network import GATEWAY, LAN_SIDE, ROUTER, Network
-from experiments.testbed import kernel_settings, native
+from experiments.testbed import native
+from experiments.testbed.appliance import apply_settings
 from experiments.testbed.node import Node, python, wait_until
 from experiments.testbed.topology import Link
 from image.firstboot.actions import WriteFile
@@ -110,7 +111,7 @@ def router_at_work(
 ) -> Iterator[Router]:
     """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links
-    kernel_settings.apply(node)
+    apply_settings(node)
     for name, content in files(links, enrolment, share, probe, lan).items():
         node.write(name, content).chmod(0o600)
     folder = node.directory

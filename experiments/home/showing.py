@@ -8,7 +8,7 @@ from experiments.home.network import GATEWAY
 from experiments.study.readings import Verdict, at_least, at_most, exactly
 
 _SHARE = 0.90
-"""Of what the tunnels carry one by one; a busy machine needs the room (experiments/bench/home.py has the figure)."""
+"""Of what the tunnels carry one by one; a busy machine needs room (experiments/scenarios/home.py has the figure)."""
 _GAP, _LONGEST_PAUSE, _OUT_WITHIN = 1.0, 5.0, 5.0
 """Seconds."""
 MOST_CHANGES = 4

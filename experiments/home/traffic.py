@@ -12,12 +12,11 @@ from typing import Any
 from experiments.bench.kernel_threads import Clocks
 from experiments.home.gateway import HTTP_PORT
 from experiments.home.household import Household
-from experiments.home.network import SERVER
-from experiments.home.web import CALL_PORT, PORTS
+from experiments.home.network import CALL_PORT, PORTS, SERVER
 from experiments.testbed import native
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import Link
-from experiments.testbed.usage import machine_seconds
+from experiments.testbed.usage import bytes_passed, machine_seconds
 from tributary.settings.errors import CommandError, Exit
 
 WARM_UP = 2.0
@@ -143,35 +142,18 @@ def costing(home: Household) -> Iterator[Callable[[], Cost]]:
     yield lambda: Cost(*(now - then for now, then in zip(spent(), before, strict=True)))
 
 
-class Meter:
-    """Bytes that came in by the router's links, over time, by the counters of the interfaces."""
-
-    def __init__(self, home: Household) -> None:
-        # Whoever runs in a namespace shows its interfaces.
-        self._path = Path(f"/proc/{home.network.router.pids()[0]}/net/dev")
-        self._links = [link.name for link in home.network.links]
-        self._began = time.monotonic()
-        self._samples = [(0.0, self._read())]
-
-    def _read(self) -> dict[str, int]:
-        lines = (line.split(":", 1) for line in self._path.read_text().splitlines() if ":" in line)
-        counted = {name.strip(): int(fields.split()[0]) for name, fields in lines}
-        return {link: counted[link] for link in self._links}
-
-    def watch(self, seconds: float, every: float = 0.25) -> None:
-        """Look at regular times for so long."""
-        end = time.monotonic() + seconds
-        while (now := time.monotonic()) < end:
-            time.sleep(min(every, end - now))
-            self._samples.append((time.monotonic() - self._began, self._read()))
-
-    @property
-    def series(self) -> dict[str, list[tuple[float, float]]]:
-        """(seconds, Mbit/s of frames since the look before) of each link."""
-        return {
-            link: [
-                (at, 8e-6 * (now[link] - before[link]) / (at - earlier))
-                for (earlier, before), (at, now) in pairwise(self._samples)
-            ]
-            for link in self._links
-        }
+def watched(home: Household, seconds: float, every: float = 0.25) -> dict[str, list[tuple[float, float]]]:
+    """(seconds, Mbit/s of frames since the look before) that come in by each of the router's links for so long."""
+    # Whoever runs in a namespace shows its interfaces.
+    path, begun = Path(f"/proc/{home.network.router.pids()[0]}/net/dev"), time.monotonic()
+    samples = [(0.0, bytes_passed(path.read_text()))]
+    while (passed := samples[-1][0]) < seconds:
+        time.sleep(min(every, seconds - passed))
+        samples.append((time.monotonic() - begun, bytes_passed(path.read_text())))
+    return {
+        link.name: [
+            (at, 8e-6 * (now[link.name][0] - before[link.name][0]) / (at - earlier))
+            for (earlier, before), (at, now) in pairwise(samples)
+        ]
+        for link in home.network.links
+    }

@@ -83,7 +83,7 @@ class Running:
 
     def status(self) -> Any:
         """What scripts/overlay status says, as JSON."""
-        return json.loads(self.mesh.control.run(str(self.program), "status", *REACHED))
+        return self.mesh.control.told(str(self.program), "status", *REACHED)
 
     def wait_until_complete(self) -> None:
         """Wait until every node has chains to all others, and goes by them; raises CommandError (exit 71)."""

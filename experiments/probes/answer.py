@@ -11,6 +11,7 @@ import json
 import socket
 import sys
 import time
+from http.client import HTTPResponse
 from pathlib import Path
 
 _SILENCE = 20.0
@@ -23,33 +24,23 @@ def watch(address: str, port: int, path: str, wanted: bytes) -> dict[str, object
     with socket.create_connection((address, port), _SILENCE) as client:
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
         try:
-            content = _past_head(client)
+            response = HTTPResponse(client)
+            response.begin()
             print("ready", flush=True)
             last = time.monotonic()
-            while True:
-                wrong |= wanted[came : came + len(content)] != content
-                came += len(content)
-                if came >= len(wanted):
-                    break
-                content = client.recv(_PIECE)
+            while came < len(wanted):
+                content = response.read1(_PIECE)
                 last, pause = time.monotonic(), max(pause, time.monotonic() - last)
                 if not content:
                     outcome = "ended"
                     break
+                wrong |= wanted[came : came + len(content)] != content
+                came += len(content)
         except ConnectionResetError:
             outcome = "reset"
         except TimeoutError:
             outcome = "silent"
     return {"outcome": outcome, "at": time.time(), "bytes": came, "wrong": wrong, "pause": pause}
-
-
-def _past_head(client: socket.socket) -> bytes:
-    """What came behind the answer's head."""
-    head, end = b"", b""
-    while not end:
-        head += client.recv(_PIECE)
-        head, end, content = head.partition(b"\r\n\r\n")
-    return content
 
 
 if __name__ == "__main__":

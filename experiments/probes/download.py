@@ -19,21 +19,25 @@ import hashlib
 import json
 import signal
 import socket
+import struct
 import sys
 import termios
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from http.client import HTTPResponse
 from pathlib import Path
 from statistics import fmean
 from urllib.parse import urlsplit
 
-from experiments.probes.subflows import subflows_of
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.sockets import traffic
 
 _STALLED = 30.0  # seconds without a byte after which a request has failed
-_MOST_HEAD = 65536
 _SO_MEMINFO = 55  # asm-generic/socket.h
 _libc = ctypes.CDLL(None)
+_SOL_MPTCP, _MPTCP_INFO, _TOKEN = 284, 1, struct.Struct("=12xI")  # struct mptcp_info in linux/mptcp.h
+_BYTES_RECEIVED = struct.Struct("=128xQ")  # struct tcp_info in linux/tcp.h
 
 
 def main() -> None:
@@ -48,7 +52,7 @@ def main() -> None:
     parser.add_argument("--interface", action="append", default=[], help="count the bytes of this interface as well")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with Request(arguments.url, arguments.proxy, arguments.source, arguments.mptcp).send() as connection:
+    with requested(arguments.url, arguments.proxy, arguments.source, arguments.mptcp) as connection:
         whole = False
         try:
             whole = _receive(connection, arguments)
@@ -71,11 +75,10 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
         waiting.clear()
         return told
 
-    status, length, body = read_head(connection)
-    digest, waiting = hashlib.sha256(body), list[int]()
-    next_sample = start
-    received = len(body)
-    for chunk in read_body(connection, length - len(body)):
+    response = answered(connection)
+    digest, waiting = hashlib.sha256(), list[int]()
+    next_sample, received = start, 0
+    for chunk in read_body(response):
         digest.update(chunk)
         received += len(chunk)
         if not _unread(connection):
@@ -86,9 +89,9 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
             _print(sample())
         if now >= start + arguments.seconds:
             break
-    result = {"started": started, "status": status, "sha256": digest.hexdigest()}
+    result = {"started": started, "status": response.status, "sha256": digest.hexdigest()}
     _print(sample() | result)
-    return received == length
+    return not response.length
 
 
 def _unread(connection: socket.socket) -> int:
@@ -108,64 +111,62 @@ def _print(value: dict[str, object]) -> None:
     print(json.dumps(value), flush=True)
 
 
-@dataclass(frozen=True)
-class Request:
-    """A GET of ``url``: through ``proxy`` (host:port), from the address ``source``, if they are given."""
-
-    url: str
-    proxy: str | None
-    source: str | None
-    mptcp: bool
-
-    def send(self) -> socket.socket:
-        """The connection, once the request is on its way; raises OSError."""
-        connection = self._connected()
-        connection.sendall(self._text())
-        return connection
-
-    def _connected(self) -> socket.socket:
-        peer = urlsplit(f"//{self.proxy}" if self.proxy else self.url)
-        address = (peer.hostname, peer.port or 80)
-        family = socket.AF_INET6 if ":" in (peer.hostname or "") else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP if self.mptcp else 0)
-        connection.settimeout(_STALLED)
-        if self.source:
-            connection.bind((self.source, 0))
-        connection.connect(address)
-        return connection
-
-    def _text(self) -> bytes:
-        parts = urlsplit(self.url)
-        target = self.url if self.proxy else parts.path
-        return f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
+def requested(url: str, proxy: str | None, source: str | None, mptcp: bool) -> socket.socket:
+    """A connection with a GET of ``url`` on its way: through ``proxy`` (host:port), from the address ``source``, if
+    given; raises OSError.
+    """
+    parts = urlsplit(url)
+    peer = urlsplit(f"//{proxy}") if proxy else parts
+    family = socket.AF_INET6 if ":" in (peer.hostname or "") else socket.AF_INET
+    connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP if mptcp else 0)
+    connection.settimeout(_STALLED)
+    if source:
+        connection.bind((source, 0))
+    connection.connect((peer.hostname, peer.port or 80))
+    target = url if proxy else parts.path
+    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+    return connection
 
 
-def read_head(connection: socket.socket) -> tuple[int, int, bytes]:
-    """The response's status, its Content-Length, and what of the body came with the head; raises EOFError."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        chunk = connection.recv(_MOST_HEAD)
-        if not chunk or len(data) > _MOST_HEAD:
-            raise EOFError("the server sent no whole head")
-        data += chunk
-    head, _, body = data.partition(b"\r\n\r\n")
-    return *_parse_head(head), body
+def answered(connection: socket.socket) -> HTTPResponse:
+    """The response, once its head has come; raises EOFError if that does not say how long it is."""
+    response = HTTPResponse(connection)
+    response.begin()
+    if response.length is None:
+        raise EOFError("the server sent no whole head")
+    return response
 
 
-def _parse_head(head: bytes) -> tuple[int, int]:
-    status_line, *lines = head.decode("latin-1").split("\r\n")
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return int(status_line.split()[1]), int(fields["content-length"])
-
-
-def read_body(connection: socket.socket, length: int) -> Iterator[bytes]:
-    """The next ``length`` bytes as they come; raises EOFError if the connection ends before."""
-    while length > 0:
-        chunk = connection.recv(1 << 18)
+def read_body(response: HTTPResponse) -> Iterator[bytes]:
+    """What comes of the body, piece by piece; raises EOFError if the connection ends before."""
+    while response.length:
+        chunk = response.read1(1 << 18)
         if not chunk:
-            raise EOFError(f"the connection ended {length} bytes before the end of the body")
+            raise EOFError(f"the connection ended {response.length} bytes before the end of the body")
         yield chunk
-        length -= len(chunk)
+
+
+@dataclass(frozen=True)
+class Subflow:
+    """One subflow of a connection: its addresses as ``address:port``, and the payload bytes that came by it."""
+
+    local: str
+    remote: str
+    received: int
+
+
+def subflows_of(connection: socket.socket) -> list[Subflow]:
+    """The subflows of ``connection``; a plain TCP connection counts as one. Raises OSError."""
+    if connection.proto != socket.IPPROTO_MPTCP:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
+        ends = FourTuple(*connection.getsockname()[:2], *connection.getpeername()[:2])
+        return [Subflow(ends.local_end, ends.remote_end, *_BYTES_RECEIVED.unpack(info))]
+    (token,) = _TOKEN.unpack(connection.getsockopt(_SOL_MPTCP, _MPTCP_INFO, _TOKEN.size))
+    return [
+        Subflow(ends.local_end, ends.remote_end, each.received)
+        for ends, each in traffic().items()
+        if each.token == token
+    ]
 
 
 def break_off(connection: socket.socket) -> None:

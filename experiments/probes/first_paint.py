@@ -6,19 +6,12 @@ Prints the median of five in milliseconds: from the start of the navigation to t
 W3C Paint Timing). Needs Debian's Chromium.
 """
 
-import argparse
+import sys
 from statistics import median
 
 CHROMIUM = "/usr/bin/chromium"
 _TIMES = 5
 _PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-
-
-def main() -> None:
-    """Do as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", metavar="URL")
-    print(median(_painted(parser.parse_args().url)))
 
 
 def _painted(url: str) -> list[float]:
@@ -40,4 +33,4 @@ def _painted(url: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    print(median(_painted(sys.argv[1])))

@@ -1,29 +1,24 @@
 """Holds many of the console's pages open at once.
 
-    python -m experiments.probes.pages ADDRESS:PORT --pages N --seconds S
+    python -m experiments.probes.pages ADDRESS:PORT PAGES SECONDS
 
 Prints one JSON object, of all pages together: {"looks": COUNT, "bytes": COUNT, "kb": KILOBYTES OF A PAGE'S FILES}
 """
 
-import argparse
 import asyncio
 import json
 import re
+import sys
 from contextlib import suppress
 from urllib.request import urlopen
 
 _FILE = re.compile(rb"(?:src|href)=\"(/static/[^\"]+)\"|from \"\./([^\"]+)\"")
 
 
-def main() -> None:
-    """Do as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("server", metavar="ADDRESS:PORT")
-    parser.add_argument("--pages", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    given = parser.parse_args()
-    looks, octets = asyncio.run(_open(given.server, given.pages, given.seconds))
-    print(json.dumps({"looks": looks, "bytes": octets, "kb": _weight(given.server) / 1000}))
+def main(server: str, pages: str, seconds: str) -> None:
+    """Hold so many for so long."""
+    looks, octets = asyncio.run(_open(server, int(pages), float(seconds)))
+    print(json.dumps({"looks": looks, "bytes": octets, "kb": _weight(server) / 1000}))
 
 
 async def _open(server: str, pages: int, seconds: float) -> tuple[int, int]:
@@ -59,4 +54,4 @@ def _weight(server: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

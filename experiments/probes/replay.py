@@ -1,6 +1,6 @@
 """Plays handshakes of MPTCP subflows on the wire, as fast as the throttler beside it holds them.
 
-    python -m experiments.probes.replay INTERFACE CLIENT_NAMESPACE --subflows N --by-session N --by-client N
+    python -m experiments.probes.replay INTERFACE CLIENT_NAMESPACE SUBFLOWS BY_SESSION BY_CLIENT
 
 Runs on the gateway. The clients' frames go out of the client's end of the cable, the listener's out of the gateway's
 own, to addresses that no socket owns: so nobody else answers. Never more than a window of subflows is on its way, by
@@ -11,7 +11,6 @@ nftables' own notifications of new elements, so that no packet is dropped before
 It ends early, with as many as there are, when no element has come for a while.
 """
 
-import argparse
 import json
 import socket
 import sys
@@ -31,21 +30,15 @@ _STALLED = 20.0
 _FIRST_CLIENT, _LISTENER, _PORT = IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128
 
 
-def main() -> None:
-    """Play as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("interface")
-    parser.add_argument("client_namespace")
-    for option in ("--subflows", "--by-session", "--by-client"):
-        parser.add_argument(option, type=int, required=True)
-    arguments = parser.parse_args()
-    gateway = _wire(arguments.interface)
+def main(interface: str, client_namespace: str, *counts: str) -> None:
+    """Play so many subflows, so many of them a session and a client."""
+    gateway = _wire(interface)
     with notifications() as installs:
-        with Node(arguments.client_namespace, Path()).entered():
-            client = _wire(arguments.interface)
+        with Node(client_namespace, Path()).entered():
+            client = _wire(interface)
         ends = Ends(_mac(client), _mac(gateway), _FIRST_CLIENT, _LISTENER, _PORT)
         # All made before the first is sent: making them takes as long as a quick throttler takes for them.
-        played = list(subflows(ends, arguments.subflows, arguments.by_session, arguments.by_client))
+        played = list(subflows(ends, *map(int, counts)))
         count, seconds = _play(played, client, gateway, installs)
     print(json.dumps({"subflows": count, "install_s": seconds}))
 
@@ -105,4 +98,4 @@ class _Arrivals:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

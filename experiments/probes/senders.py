@@ -1,15 +1,14 @@
 """What the senders of a host's MPTCP subflows think of their paths, at short intervals, as ``ss -ti`` shows it.
 
-    python -m experiments.probes.senders --every SECONDS
+    python -m experiments.probes.senders
 
-Prints ``ready``, and then one JSON array a line, until SIGTERM:
+Prints ``ready``, and then one JSON array a line, ten a second, until SIGTERM:
 
     [UNIX TIME, [[REMOTE ADDRESS, REMOTE PORT, CONGESTION WINDOW IN SEGMENTS, ROUND-TRIP TIME IN ms, SENT AGAIN], ...]]
 
 The round-trip time is the smoothed one, and what was sent again counts segments since the subflow began.
 """
 
-import argparse
 import json
 import signal
 import sys
@@ -17,12 +16,11 @@ import time
 
 from tributary.mptcp.sockets import traffic
 
+_EVERY = 0.1
+
 
 def main() -> None:
     """Look and print until SIGTERM."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=float, default=0.1, metavar="SECONDS", help="between looks (default: 0.1)")
-    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     print("ready", flush=True)
     while True:
@@ -32,7 +30,7 @@ def main() -> None:
             for subflow, each in traffic().items()
         ]
         print(json.dumps([now, seen]), flush=True)
-        time.sleep(arguments.every)
+        time.sleep(_EVERY)
 
 
 if __name__ == "__main__":

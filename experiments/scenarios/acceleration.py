@@ -12,7 +12,6 @@ with early SYN forwarding, and half with 0-RTT Convert; and a round more at the 
 a proxy's window does not grow while it waits for data (RFC 7661), and what it forwards does not fill all segments.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.plot import resize
-from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
@@ -90,7 +89,7 @@ class Acceleration(TransferExperiment):
     expected = "What round-trip times and slow start alone make of it."
     quick = {"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"}
     any_links = True
-    at = [{"proxies": str(proxies), "by": by.value} for proxies in _PROXIES for by in By]
+    at = every(proxies=_PROXIES, by=(by.value for by in By))
 
     def blueprint(self, profile: Profile, point: Point) -> Ground[Chain]:
         return segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
@@ -149,8 +148,8 @@ class Acceleration(TransferExperiment):
                     size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes
                 }
                 theory(axes, expected, colour)
-            name_axes(axes, "size, kB (dotted: the model)", f"ms to the {title}", log=sizes)
-        panels[0].legend(frameon=False, fontsize=8)
+            below = "size, kB (dotted: the model)"
+            name_axes(axes, below, f"ms to the {title}", legend=axes is panels[0], log=sizes)
 
 
 def transfers(chain: Chain, by: By, sizes: Sequence[Size], count: int) -> dict[str, float]:
@@ -165,7 +164,7 @@ def timed(chain: Chain, sizes: Sequence[Size], count: int, to: str, converter: s
     """
     asked = ["--via-convert", converter] if converter else []
     command = native.load("transfers", "--to", to, "--count", str(count), *asked)
-    taken = json.loads(chain.client.run(*command, *(str(size.amount) for size in sizes)))
+    taken = chain.client.told(*command, *(str(size.amount) for size in sizes))
     values: dict[str, float] = {}
     for size, times in taken.items():
         firsts, wholes = zip(*times, strict=True)

@@ -21,12 +21,12 @@ from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.testbed.appliance import growing_to
 from experiments.testbed.chain import By, Chain, split
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
 
-_LEAST, _DEFAULT = 4096, 131_072  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _ENOUGH, _TOO_LITTLE = 2.0, 0.5
 
 
@@ -54,9 +54,9 @@ class AccelerationBuffer(Experiment):
 
     def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
         """``rate_mbps``."""
-        chain.client.sysctl(net__ipv4__tcp_rmem=_growing_to(self.receive.amount))
+        chain.client.sysctl(net__ipv4__tcp_rmem=growing_to(self.receive.amount))
         for proxy in chain.proxies:
-            proxy.sysctl(net__ipv4__tcp_wmem=_growing_to(round(float(point["ratio"]) * self.receive.amount)))
+            proxy.sysctl(net__ipv4__tcp_wmem=growing_to(round(float(point["ratio"]) * self.receive.amount)))
         taken = transfers(chain, By.EARLY, (self.size,), 1)
         milliseconds = taken[f"whole_ms_{self.size.amount // 1000}"]
         return Reading(point, repetition, {"rate_mbps": 0.008 * self.size.amount / milliseconds}, {})
@@ -75,7 +75,3 @@ class AccelerationBuffer(Experiment):
         axes = figure.subplots()
         curve(axes, readings.over("ratio"), "rate_mbps", color="black")
         name_axes(axes, "send buffer, in receive buffers", "Mbit/s", "y")
-
-
-def _growing_to(most: int) -> str:
-    return f"{_LEAST} {min(_DEFAULT, most)} {most}"

@@ -23,16 +23,7 @@ from experiments.scenarios.acceleration import Model, TransferExperiment, gain, 
 from experiments.scenarios.sweeps import Durations, Sizes
 from experiments.study.blueprint import Ground
 from experiments.study.plot import resize
-from experiments.study.readings import (
-    Decision,
-    Estimate,
-    Point,
-    Readings,
-    Verdict,
-    at_least,
-    at_most,
-    together,
-)
+from experiments.study.readings import Decision, Estimate, Point, Readings, Verdict, at_least, at_most, together
 from experiments.testbed.chain import By, Chain, split
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Duration, Size

@@ -15,14 +15,8 @@ from collections.abc import Iterator, Mapping
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.plots import colours_of, draw_paths, name_paths
-from experiments.scenarios.sweeps import (
-    Sizes,
-    TimedExperiment,
-    bound_what_is_received,
-    draw_sweep,
-    megabytes,
-)
+from experiments.plots import colours_of, draw_paths, name_axes, name_paths
+from experiments.scenarios.sweeps import Sizes, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
@@ -128,11 +122,7 @@ def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings, theory: flo
     for converter in CONVERTERS:
         draw_sweep(throughput, over, "steady_mbps", converter)
         draw_sweep(waited, over, "segments_that_waited", converter, scale=1e-3)
-    for axes in (throughput, waited):
+    for axes, name in ((throughput, "payload, Mbit/s"), (waited, "thousand segments that waited")):
         axes.set_xscale("log")
-        axes.set_xlabel("receive buffer, MB")
+        name_axes(axes, "receive buffer, MB", name, legend=axes is throughput)
         axes.axvline(theory / 1e6, color="#999999", linewidth=1)
-    throughput.set_ylim(0)
-    throughput.set_ylabel("payload, Mbit/s")
-    waited.set_ylabel("thousand segments that waited")
-    throughput.legend(frameon=False, fontsize=8)

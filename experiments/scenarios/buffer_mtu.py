@@ -18,15 +18,9 @@ from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import reading_of, values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import (
-    Mtus,
-    Sizes,
-    TimedExperiment,
-    bound_what_is_received,
-    megabytes,
-)
+from experiments.scenarios.sweeps import Mtus, Sizes, TimedExperiment, bound_what_is_received, megabytes
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
@@ -53,12 +47,8 @@ class BufferMtu(TimedExperiment):
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
 
     def points(self, topology: Topology) -> list[Point]:
-        first = topology.links[0].name
-        return [
-            {"mtu": str(mtu), "buffer": str(size), "by": _BY, "link": first, "family": "ipv4"}
-            for mtu in self.mtu
-            for size in self.buffer
-        ]
+        alone = {"by": [_BY], "link": [topology.links[0].name], "family": ["ipv4"]}
+        return every(mtu=self.mtu, buffer=self.buffer, **alone)
 
     def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
         return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))

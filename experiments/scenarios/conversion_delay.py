@@ -10,24 +10,29 @@ request's on the same connection, and an answer's. Expected: a few wake-ups of a
 the native converter; Squid parses a request, asks its access lists and begins a transaction: several times as long.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median, quantiles
 
 from matplotlib.figure import Figure
 
-from experiments.conversion import ONE_AT_A_TIME, Delays, watched
-from experiments.plots import tidy
+from experiments.plots import name_axes
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
+from experiments.testbed.node import Node, python
 from experiments.testbed.server import start_origin
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _PORT = 8080
 _KINDS = {"own_syn": "SYN", "first_data": "first request", "data": "later request", "reply": "answer"}
+ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
+"""Arguments of tributary-load for what is watched."""
+Delays = dict[str, list[float]]
+"""Microseconds of every packet by its kind, as experiments.probes.conversion tells them."""
 _MOST = {"native": 1.0, "squid": 5.0}  # milliseconds, of the median SYN
 
 
@@ -72,9 +77,7 @@ class ConversionDelay(Experiment):
                 axes.bar(at, middle, width=0.32, color=colour, label=label, yerr=[[0], [tail - middle]], capsize=4)
         axes.set_yscale("log")
         axes.set_xticks(range(len(_KINDS)), list(_KINDS.values()))
-        axes.set_ylabel("µs in the converter (bar: median, whisker: 99th percentile)")
-        tidy(axes, "y")
-        axes.legend(frameon=False)
+        name_axes(axes, "", "µs in the converter (bar: median, whisker: 99th percentile)", "y", legend=True)
 
     def _route(self, testbed: Testbed, point: Point) -> list[str]:
         topology, link = testbed.topology, testbed.topology.links[0]
@@ -108,3 +111,23 @@ def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
         yield at_most(f"a request is converted in 1 ms, in the median ({converter}, {family})", data, 1.0, "ms")
     ours, squid = (readings.at(by=each).repeated("own_syn_p50_us") for each in ("native", "squid"))
     yield at_most(f"the native converter takes no longer over a SYN than Squid ({family})", ours, squid, "µs")
+
+
+@contextmanager
+def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Callable[[], Delays]]:
+    """Watch both interfaces while the block runs; the function given ends that, and says what was seen.
+
+    It raises CommandError (exit 1) if packets were lost to the probe.
+    """
+    with gateway.start(
+        "conversion", python("experiments.probes.conversion", client_side, server_side)
+    ).wait_until_ready() as probe:
+
+        def seen() -> Delays:
+            probe.stop(30)
+            told = probe.report()
+            if lost := told.pop("lost"):
+                raise CommandError(Exit.WRONG_RESULT, f"the probe lost {lost} packets: no figure can be trusted")
+            return dict(told)
+
+        yield seen

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
+from experiments.plots import name_axes
 from experiments.scenarios.sweeps import Durations, TimedExperiment, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.readings import Point, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, every
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import NO_DELAY, Profile, Topology
 from tributary.settings.units import Duration
@@ -44,11 +45,8 @@ class Delays(TimedExperiment):
     difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
 
     def points(self, topology: Topology) -> list[Point]:
-        first = topology.links[0].name
-        return [
-            {"difference": str(each), "by": "native", "link": first, "family": "ipv4"}
-            for each in sorted(self.difference, key=lambda duration: duration.amount)
-        ]
+        differences = sorted(self.difference, key=lambda duration: duration.amount)
+        return every(difference=differences, by=["native"], link=[topology.links[0].name], family=["ipv4"])
 
     def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
         """The second link is as long as the first, and half of the difference longer each way."""
@@ -73,11 +71,7 @@ class Delays(TimedExperiment):
 
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
         over = readings.over("difference", lambda text: 1000 * Duration.parse(text).seconds)
-        panels = figure.subplots(1, 2)
-        draw_sweep(panels[0], over, "waiting_kb", "native")
-        panels[0].set_ylabel("kB of memory that wait out of order (mean)")
-        draw_sweep(panels[1], over, "steady_mbps", "native")
-        panels[1].set_ylabel("payload, Mbit/s")
-        for axes in panels:
-            axes.set_ylim(0)
-            axes.set_xlabel("difference of the round-trip times, ms")
+        shown = {"waiting_kb": "kB of memory that wait out of order (mean)", "steady_mbps": "payload, Mbit/s"}
+        for axes, (value, name) in zip(figure.subplots(1, 2), shown.items(), strict=True):
+            draw_sweep(axes, over, value, "native")
+            name_axes(axes, "difference of the round-trip times, ms", name)

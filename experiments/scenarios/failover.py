@@ -30,10 +30,13 @@ waits for a timer, of a second at most. So of five seconds about half is left fo
 second such wait. Less is left of a shorter time.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Event
 
 from matplotlib.figure import Figure
 
@@ -41,16 +44,26 @@ from experiments.fetch import fetch
 from experiments.plots import colours_of, paths
 from experiments.record import Download, Sample
 from experiments.scenarios.downloads import file_lasting, reading_of
-from experiments.scenarios.events import EVENTS, Span, meanwhile
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
 from experiments.testbed.build import Testbed
+from experiments.testbed.impairment import lossy, other_address, without_address
 from experiments.testbed.topology import Profile, Topology
 
 _LONGEST_GAP, _LONGEST_RETURN = 2.0, 2.0  # seconds
 _SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
+Course = Generator[float, None, None]
+"""An event, step by step: it yields how many seconds shall pass before it goes on."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when an event lasted, in Unix time."""
+
+    begun: float
+    ended: float
 
 
 class Failover(Experiment):
@@ -172,3 +185,71 @@ def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[
     if point["event"] == "half-dead":
         bound = _SHARE * topology.links[1].down.rate.amount / 1e6
         yield at_least(f"the other link goes on ({who})", readings.estimate("dip_mbps"), bound, "Mbit/s meanwhile")
+
+
+def cut(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
+    """The first link is a black hole."""
+    with lossy(testbed, testbed.topology.links[0]):
+        yield seconds
+
+
+def flap(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
+    """The first link is a black hole, whole, a black hole, whole, and a black hole."""
+    part = seconds / 5
+    for pause in (part, part, 0.0):
+        with lossy(testbed, testbed.topology.links[0]):
+            yield part
+        if pause:
+            yield pause
+
+
+def half_dead(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
+    """The first link loses every other packet at random, each way."""
+    with lossy(testbed, testbed.topology.links[0], 50):
+        yield seconds
+
+
+def address_change(testbed: Testbed, seconds: float, afterwards: ExitStack) -> Course:
+    """The client is gone from the second link, and comes back with another address, until ``afterwards``."""
+    joined = testbed.topology.links[1]
+    afterwards.enter_context(without_address(testbed, joined))
+    yield seconds
+    afterwards.enter_context(other_address(testbed, joined, str(joined.client4 + 1)))
+
+
+EVENTS: Mapping[str, Callable[[Testbed, float, ExitStack], Course]] = {
+    "cut": cut,
+    "flap": flap,
+    "half-dead": half_dead,
+    "address-change": address_change,
+}
+"""Each takes the seconds that it lasts, and a stack for what is undone when the download is over."""
+
+
+def meanwhile(
+    course: Course, before: float, download: Callable[[Callable[[int], None]], Download]
+) -> tuple[Download, Span]:
+    """Download while an event takes its ``course``, from ``before`` seconds after the first bytes on.
+
+    ``download`` calls its argument when bytes have come. If it fails, the event is broken off.
+    """
+    requested, broken_off = Event(), Event()
+    with closing(course), ThreadPoolExecutor(1) as executor:
+        span = executor.submit(_take, course, before, requested, broken_off)
+        try:
+            done = download(lambda _received: requested.set())
+        except BaseException:
+            broken_off.set()
+            requested.set()
+            raise
+        return done, span.result()
+
+
+def _take(course: Course, before: float, requested: Event, broken_off: Event) -> Span:
+    requested.wait()
+    broken_off.wait(before)
+    begun = time.time()
+    for pause in course:
+        if broken_off.wait(pause):
+            break
+    return Span(begun, time.time())

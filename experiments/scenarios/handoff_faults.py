@@ -13,23 +13,25 @@ A client that is gone is given up by its back end after `idle` seconds, which ar
 number (--idle). No byte is another one's, whatever happens.
 """
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.faults import FAILING, FAULTS, OBJECT, failing, is_at_back_end
-from experiments.handoff.network import SERVICE
-from experiments.handoff.running import Running, wait_until_handed_over
+from experiments.handoff.network import BACK_ENDS, SERVICE, shape, standing_network
+from experiments.handoff.running import Running, at_work, wait_until_handed_over
 from experiments.plots import tidy
-from experiments.study.blueprint import Ground
+from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
+from experiments.testbed.build import reserved
 from experiments.testbed.node import python
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.units import PositiveRate, Size
+from tributary.settings.units import PositiveRate, Rate, Size
 
 _LOST = {"back-end-killed": 1.0, "back-end-cut-off": 6.0}
 """Seconds within which a client is reset."""
@@ -40,6 +42,39 @@ _LATER = 5.0
 """Seconds by which a client may be given up too late."""
 _LOOK = 0.05
 _LONGEST = 120.0
+FAILING = BACK_ENDS[0]
+"""The back end that fails, and that has the object."""
+OBJECT = "object"
+
+
+@contextmanager
+def killed(running: Running, name: str) -> Iterator[None]:
+    """A part is killed, and there again at the block's end."""
+    running.kill(name)
+    yield
+    running.start(name)
+
+
+@contextmanager
+def started_anew(running: Running, name: str) -> Iterator[None]:
+    """A part is killed and there again at once."""
+    running.kill(name)
+    running.start(name)
+    yield
+
+
+def cut_off(running: Running, name: str) -> AbstractContextManager[None]:
+    """A node's cable is cut for the length of the block."""
+    return running.network.nodes["switch"].without(f"to-{name}")
+
+
+FAULTS: Mapping[str, Callable[[Running], AbstractContextManager[None]]] = {
+    "back-end-killed": lambda running: killed(running, FAILING),
+    "back-end-cut-off": lambda running: cut_off(running, FAILING),
+    "switch-restarted": lambda running: started_anew(running, "switch"),
+    "front-restarted": lambda running: started_anew(running, "front"),
+    "client-gone": lambda running: cut_off(running, "client"),
+}
 
 
 class HandoffFaults(Experiment):
@@ -129,3 +164,27 @@ def _others(readings: Readings, outcome: str) -> list[float]:
 
 
 _MEANING = {"given_up_s": "until it is given up", "seconds": "until the reset", "pause_s": "longest pause"}
+
+
+def is_at_back_end(running: Running) -> bool:
+    """Whether a client's connection is at the back end that fails."""
+    which = ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
+    return bool(running.network.nodes[FAILING].run("ss", "-Htn", *which))
+
+
+def failing(rate: Rate, size: int, idle: int) -> Ground[Running]:
+    """Links of ``rate``, an object of ``size`` bytes; back ends wait ``idle`` seconds. Raises CommandError (exit 71) as
+    it begins to stand if no connection is handed over.
+    """
+
+    @contextmanager
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
+        with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
+            shape(network, rate.amount, 1)
+            folder = network.objects(FAILING) / FAILING
+            folder.mkdir()
+            (folder / OBJECT).write_bytes(os.urandom(size))
+            with at_work(network, "--idle", str(idle)) as running:
+                yield Standing(running)
+
+    return Ground({"rate": str(rate), "back_ends": len(BACK_ENDS), "idle": idle}, stands)

@@ -18,7 +18,6 @@ having it. `rewrite_ns_60`, `_1514`: the switch's program for a frame of so many
 the next hop. `even_from_kb`: from this size of objects on hand-off gives at least what the better proxy does.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from statistics import median
@@ -144,7 +143,7 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
     rule = ("--service", SERVICE, "--back-end", network.hand_off("a"), "--client", _NOBODY)
     # The kernel names next hops to drivers' programs for devices that forward.
     network.nodes["front"].sysctl(net__ipv4__conf__eth0__forwarding=1)
-    told = json.loads(network.nodes["front"].run(str(native.switch_costs()), *switch, *rule, "--device", "eth0"))
+    told = network.nodes["front"].told(str(native.switch_costs()), *switch, *rule, "--device", "eth0")
     return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 

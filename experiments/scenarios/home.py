@@ -43,7 +43,7 @@ from pydantic import BeforeValidator, Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, household
-from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading, one_way
+from experiments.home.traffic import WARM_UP, alone, calling, costing, downloading, one_way, watched
 from experiments.plots import colours_of, paths
 from experiments.scenarios.sweeps import some_of
 from experiments.study.blueprint import Ground
@@ -211,13 +211,12 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
     """Values and series of a device's download, beside what each way carries by itself."""
     by_link = alone(home, seconds)
     with costing(home) as cost, downloading(home.network.device, seconds) as download:
-        meter = Meter(home)
-        meter.watch(seconds)
+        series = watched(home, seconds)
         told, spent = download.end(), cost()
     rate, total = told["bits_per_second"] / 1e6, sum(by_link.values())
     values = {f"{name}_mbps": each for name, each in by_link.items()}
     values |= {"seconds": seconds, "bonded_mbps": rate, "sum_mbps": total, "share_percent": 100 * rate / total}
-    return values | spent.per_gigabyte(told["bytes"]), meter.series
+    return values | spent.per_gigabyte(told["bytes"]), series
 
 
 def _on_waiting(readings: Readings) -> Iterator[Verdict]:

@@ -15,7 +15,6 @@ The waits are another fault of the same kernels: a byte that came while a system
 TCP but not to MPTCP, and who has filled the window waits for MPTCP's own timer. They are counted and not judged.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,10 +31,10 @@ from experiments.study.experiment import Experiment
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
-from experiments.testbed.counters import counted
 from experiments.testbed.node import python
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile
+from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Size
 
 _PROBE = "experiments.probes.integrity"
@@ -108,7 +107,7 @@ class Integrity(Experiment):
             counted(client) as at_client,
             counted(gateway) as at_gateway,
         ):
-            told = json.loads(client.run(*python(_PROBE, "send", *where, str(self.transfers))))
+            told = client.told(*python(_PROBE, "send", *where, str(self.transfers)))
             counts = _counts(at_client(), at_gateway())
         return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
 

@@ -23,7 +23,9 @@ double what the short queue of 10 ms gives. With offload they would: scripts/ben
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from statistics import median, quantiles
 from typing import Any
@@ -32,15 +34,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.plots import tidy
-from experiments.scenarios.loads import HELD, HELD_LONG, LOADS, loaded, possible
+from experiments.fetch import download_command
+from experiments.plots import name_axes
+from experiments.scenarios.downloads import file_lasting
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed import native
+from experiments.testbed.appliance import WIRED_SLOW, lengthen_held_queue, start_throttler, throttler_status
 from experiments.testbed.build import Testbed
+from experiments.testbed.links import kernel_has_qdisc
+from experiments.testbed.node import Process
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import Link, Topology
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _KINDS = ("legacy", "multipath")
@@ -48,6 +55,13 @@ _SHARE = 0.2  # of what full queues add to a request
 _FULL_PACKET = 8 * 1500  # bits
 _LONGER = 2.0  # times the held subflow's round-trip time with a short queue
 _SHOWN = {"whislo": "p5_ms", "q1": "p25_ms", "med": "p50_ms", "q3": "p75_ms", "whishi": "p95_ms"}
+IDLE, BULK, FAIR, HELD, HELD_LONG = "idle", "bulk", "bulk-fair-queue", "bulk-throttled", "bulk-throttled-long-queue"
+LOADS = (IDLE, BULK, FAIR, HELD, HELD_LONG)
+
+_FAIR_SHARE = 0.95  # of the link's rate
+_MARGIN = 30.0  # seconds that the file of a bulk download lasts beyond what is planned
+
+Seen = Callable[[], dict[str, float]]
 
 
 class Latency(Experiment):
@@ -105,7 +119,7 @@ class Latency(Experiment):
             *("--seconds", str(self.seconds), "--every", str(self.every)),
             *(["--mptcp"] if point["request"] == "multipath" else []),
         ]
-        return [float(each) for each in json.loads(testbed.client.run(*command))["ms"]]
+        return [float(each) for each in testbed.client.told(*command)["ms"]]
 
 
 def _values(times: Sequence[float]) -> dict[str, float]:
@@ -134,5 +148,86 @@ def _draw_boxes(axes: Axes, readings: Readings) -> None:
     ]
     axes.bxp(boxes, showfliers=False)
     axes.set_xticks(range(1, len(loads) + 1), loads, rotation=30, ha="right", fontsize=8)
-    axes.set_ylim(bottom=0)
-    tidy(axes, "y")
+    name_axes(axes, along="y")
+
+
+def possible(load: str) -> bool:
+    """Whether this kernel has what ``load`` needs."""
+    return load != FAIR or kernel_has_qdisc("fq_codel")
+
+
+@contextmanager
+def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[Seen]:
+    """``load``, through the converter at the port ``proxy``, for the length of the block, ``settle`` seconds old.
+
+    The function given says what was seen of it since: ``bulk_mbps``, and of a held subflow ``held_rtt_ms``. Raises
+    CommandError if the download ended before the block.
+    """
+    with ExitStack() as stack:
+        if load in (HELD, HELD_LONG):
+            stack.enter_context(start_throttler(testbed, WIRED_SLOW))
+        if load == FAIR:
+            stack.enter_context(_fair_queue(testbed))
+        if load == IDLE:
+            yield dict
+            return
+        bulk = stack.enter_context(_bulk(testbed, proxy, settle)).wait_for_output()
+        time.sleep(settle)
+        if load == HELD_LONG:
+            lengthen_held_queue(testbed)
+            time.sleep(settle)
+        before = _progress(bulk)
+        yield lambda: {"bulk_mbps": _mbps(before, _progress(bulk))} | _held(testbed, load)
+
+
+def _bulk(testbed: Testbed, proxy: int, settle: float) -> Process:
+    links = testbed.topology.links
+    file = file_lasting(testbed.topology, 2 * settle + _MARGIN, seed=1)
+    return testbed.client.start("bulk", download_command(testbed, file, links[0].name, proxy))
+
+
+@contextmanager
+def _fair_queue(testbed: Testbed) -> Iterator[None]:
+    """Of a little less than the first link carries: packets wait there, each flow for itself, not in the link."""
+    link = testbed.topology.links[0]
+    rate = int(_FAIR_SHARE * link.down.rate.amount)
+    where = ("dev", link.name)
+    testbed.gateway.run("tc", "qdisc", "add", *where, "root", "handle", "1:", "htb", "default", "1")
+    try:
+        shape = ("htb", "rate", f"{rate}bit", "burst", "15140b", "cburst", "15140b")
+        testbed.gateway.run("tc", "class", "add", *where, "parent", "1:", "classid", "1:1", *shape)
+        testbed.gateway.run("tc", "qdisc", "add", *where, "parent", "1:1", "fq_codel")
+        yield
+    finally:
+        testbed.gateway.run("tc", "qdisc", "delete", *where, "root")
+
+
+def _held(testbed: Testbed, load: str) -> dict[str, float]:
+    """The round-trip time of the bulk download's held subflow, which has carried more than any other."""
+    if load not in (HELD, HELD_LONG):
+        return {}
+    subflows = [subflow for session in throttler_status(testbed).sessions for subflow in session.subflows]
+    held = {
+        subflow.sent_bytes: subflow.rtt_us
+        for subflow in subflows
+        if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
+    }
+    if not held:
+        raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
+    return {"held_rtt_ms": held[max(held)] / 1000}
+
+
+def _progress(bulk: Process) -> tuple[float, int]:
+    """Seconds since the request, and bytes of the body: what the download told last."""
+    lines = bulk.output().splitlines()
+    if not lines or bulk.popen.poll() is not None:
+        raise CommandError(
+            Exit.SYSTEM, f"the bulk download does not run: {lines[-1] if lines else 'it printed nothing'}"
+        )
+    last = json.loads(lines[-1])
+    return last["at"], last["bytes"]
+
+
+def _mbps(before: tuple[float, int], now: tuple[float, int]) -> float:
+    seconds, count = now[0] - before[0], now[1] - before[1]
+    return 8 * count / seconds / 1e6 if seconds else 0.0

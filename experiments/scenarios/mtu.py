@@ -19,15 +19,9 @@ from collections.abc import Iterator
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.plots import name_axes
 from experiments.scenarios.downloads import LEGACY, reading_of, values_of
-from experiments.scenarios.sweeps import (
-    Mtus,
-    Sizes,
-    TimedExperiment,
-    bound_what_is_received,
-    draw_sweep,
-    megabytes,
-)
+from experiments.scenarios.sweeps import Mtus, Sizes, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed
@@ -76,11 +70,8 @@ class Mtu(TimedExperiment):
         client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
         testbed.set_mtu(int(point["mtu"]))
         bound_what_is_received(testbed, Size.parse(point["buffer"]))
-        packets, converter, machine = (
-            packets_received(client, links),
-            process_seconds(gateway),
-            machine_seconds(gateway),
-        )
+        packets, converter = packets_received(client, links), process_seconds(gateway)
+        machine = machine_seconds(gateway)
         download = self.download(testbed, point, repetition)
         gigabytes = download.size / 1e9
         costs = {
@@ -100,21 +91,16 @@ class Mtu(TimedExperiment):
         panels: list[Axes] = list(figure.subplots(1, 3))
         by_ipv4 = readings.at(family="ipv4")
         (_, ample), *smaller = sorted(by_ipv4.over("buffer", megabytes).items(), reverse=True)
-        shown = (
-            ("steady_mbps", "payload, Mbit/s"),
-            ("packets_per_mb", "packets received per MB"),
-            ("machine_s_per_gb", "processor seconds per GB, whole machine"),
-        )
-        for axes, (value, name) in zip(panels, shown, strict=True):
+        shown = {"steady_mbps": "payload, Mbit/s", "packets_per_mb": "packets received per MB"}
+        shown |= {"machine_s_per_gb": "processor seconds per GB, whole machine"}
+        for axes, (value, name) in zip(panels, shown.items(), strict=True):
             for by in (LEGACY, *CONVERTERS):
                 draw_sweep(axes, ample.over("mtu"), value, by)
             for _, scarce in smaller[-1:]:
                 # A run from before legacy TCP was measured with both buffers has none of it.
                 for by in (each for each in (LEGACY, "native") if list(scarce.at(by=each))):
                     draw_sweep(axes, scarce.over("mtu"), value, by, about=f", {next(iter(scarce)).point['buffer']}")
-            axes.set_ylim(0)
-            axes.set_ylabel(name)
-        panels[0].legend(frameon=False, fontsize=8)
+            name_axes(axes, y=name, legend=axes is panels[0])
         figure.supxlabel("MTU, bytes")
 
     def _on_small_packets(self, readings: Readings, converter: str) -> Iterator[Verdict]:

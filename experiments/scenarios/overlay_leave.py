@@ -33,7 +33,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks
-from experiments.plots import colours_of, tidy
+from experiments.plots import colours_of, name_axes
 from experiments.scenarios.cabled import linked
 from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
@@ -41,11 +41,11 @@ from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.counters import counted
 from experiments.testbed.links import set_delay
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import CLIENT, Profile, Topology
+from experiments.testbed.usage import bytes_passed, counted
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.units import Duration, Size
@@ -129,10 +129,8 @@ class OverlayLeave(Experiment):
             style, how = ("--", ", steps") if milliseconds else ("-", "")
             axes.plot(times, rates, style, color=colour, linewidth=1, label=f"{rtt} ms{how}")
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set_xlabel("seconds since the relay has left")
-        axes.set_ylabel("Mbit/s that come to the client")
         axes.legend(frameon=False, title="round trip of the link")
-        tidy(axes, "y")
+        name_axes(axes, "seconds since the relay has left", "Mbit/s that come to the client", "y")
 
 
 def _origin(topology: Topology) -> str:
@@ -203,10 +201,9 @@ def received(pid: int) -> int | None:
     is not in there yet, and once it ends.
     """
     try:
-        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
-    except OSError:
+        return bytes_passed(Path(f"/proc/{pid}/net/dev").read_text())[_LINK][0]
+    except (OSError, KeyError):
         return None
-    return next((int(line.split()[1]) for line in lines if line.split()[0] == f"{_LINK}:"), None)
 
 
 def _rates(samples: Sequence[tuple[float, int, float]]) -> list[tuple[float, float]]:

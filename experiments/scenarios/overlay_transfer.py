@@ -27,8 +27,8 @@ from experiments.scenarios.acceleration import ORIGIN, TransferExperiment, segme
 from experiments.study.blueprint import Ground
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.chain import By, Chain
-from experiments.testbed.nginx import start_nginx
 from experiments.testbed.profile import PROFILES
+from experiments.testbed.server import start_nginx
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
 

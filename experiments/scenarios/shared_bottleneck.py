@@ -23,7 +23,7 @@ from experiments.plots import colours_of, paths
 from experiments.record import Download
 from experiments.scenarios.downloads import LEGACY, fetched, file_lasting, values_of
 from experiments.study.experiment import Experiment, Seconds
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, within
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, every, within
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -52,9 +52,7 @@ class SharedBottleneck(Experiment):
     warm_up: float = Field(default=8.0, ge=0, description="a number of seconds")
 
     def points(self, topology: Topology) -> list[Point]:
-        return [
-            {"subflows": number, "by": _BY, "link": topology.links[0].name, "family": "ipv4"} for number in _SUBFLOWS
-        ]
+        return every(subflows=_SUBFLOWS, by=[_BY], link=[topology.links[0].name], family=["ipv4"])
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Values: ``session_mbps`` and ``legacy_mbps`` behind the warm-up, the session's ``share_percent``."""

@@ -6,14 +6,14 @@ from typing import Annotated, TypeVar
 from matplotlib.axes import Axes
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import line, tidy
+from experiments.plots import line
 from experiments.record import Download
 from experiments.scenarios.downloads import fetched, file_lasting, reading_of, values_of
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
-from experiments.testbed.counters import counted
+from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
 NO_MARK = 4294967295
@@ -104,4 +104,3 @@ def draw_sweep(
     found = {place: readings.at(by=by).estimate(value).scaled(scale) for place, readings in over.items()}
     style = {"color": colour, "marker": marker, "linestyle": how, "alpha": 0.4 if about else 1}
     line(axes, found, f"{by}{about}", **style)
-    tidy(axes, "both")

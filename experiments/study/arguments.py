@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed.tolerance import add_tolerance
+from experiments.testbed.profile import add_tolerance
 from tributary.paths import ROOT
 from tributary.settings.cli import Arguments
 from tributary.settings.units import Share

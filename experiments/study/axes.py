@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.study.blueprint import CONGESTION_CONTROL, Blueprint, TestbedBlueprint
+from experiments.testbed.appliance import growing_to
 from experiments.testbed.profile import changed
 from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check
 from tributary.settings.units import Size
 
-_FIRST_BUFFER, _LEAST_BUFFER = 131_072, 4096  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _SYSCTL = re.compile(r"net(\.[a-z0-9_-]+)+")
 
 
@@ -31,8 +31,7 @@ def _sysctl(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBluepr
 
 
 def _buffer(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBlueprint:
-    most = int(Size.parse(value).amount)
-    return _sysctl(name, blueprint, f"{_LEAST_BUFFER} {min(_FIRST_BUFFER, most)} {most}")
+    return _sysctl(name, blueprint, growing_to(Size.parse(value).amount))
 
 
 def _number(least: int, most: int, value: str) -> int:

@@ -9,12 +9,12 @@ from typing import Generic, Protocol, TypeVar
 
 from experiments.testbed.appliance import start_converter, start_squid, start_steering, tune
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.captures import need_tcpdump
+from experiments.testbed.profile import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
-from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile, Topology
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
@@ -148,7 +148,7 @@ def need_captures(blueprints: Iterable[Blueprint]) -> None:
     """Raise CommandError unless what passes can be captured: exit 64 for what is no testbed, 69 without tcpdump(8)."""
     if not all(isinstance(each, TestbedBlueprint) for each in blueprints):
         raise CommandError(Exit.USAGE, "--pcap: accepted: for experiments on a testbed alone")
-    need_tcpdump()
+    process.require("tcpdump")
 
 
 def _not_taken(key: str, value: str, allowed: str) -> CommandError:

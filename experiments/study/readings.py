@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import product
 from math import sqrt
 from operator import sub, truediv
 from statistics import fmean, stdev
@@ -12,6 +13,11 @@ from experiments.record import Sending
 
 Point = Mapping[str, str]
 """One set of circumstances, such as {"converter": "native", "family": "ipv4"}."""
+
+
+def every(**axes: Iterable[object]) -> list[Point]:
+    """A point at each combination of the values of ``axes``, the last of which changes first."""
+    return [dict(zip(axes, map(str, values), strict=True)) for values in product(*axes.values())]
 
 
 STOLEN = "stolen_percent"

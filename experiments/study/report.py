@@ -54,7 +54,7 @@ def _section(scenario: Experiment, record: Record) -> dict[str, Any]:
         "about": _paragraphs(scenario.about),
         "verdicts": record.verdicts,
         "decisions": Counter(verdict.decision for verdict in record.verdicts),
-        "plot": inline(record.plot or _drawn_again(scenario, record), scenario.name, label),
+        "plot": inline(record.plot or _drawn_again(scenario, record), label),
         "facts": _facts(record),
         "command": shlex.join(record.manifest["command"]),
         "numbers": numbers(record.readings),

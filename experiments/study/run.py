@@ -1,7 +1,8 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -16,14 +17,17 @@ from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.plot import plot
 from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, file_name, name_of
-from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.captures import captured
+from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import as_json
 from tributary.settings.errors import CommandError
 
 _ATTEMPTS = 3
+_CALM_WITHIN = 120.0  # seconds
+_STEAL = 7  # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already
+_CAPTURED = "128"
+"""Of each packet: all headers with every option of TCP, and hardly any payload."""
 
 
 @dataclass(frozen=True)
@@ -136,3 +140,45 @@ def _conclude(order: Order, folder: Folder) -> Outcome:
     (folder.path / "plot.svg").write_text(plot(order.experiment.name, lambda figure: order.drawn(figure, readings)))
     finish(folder.path)
     return Outcome(readings, verdicts)
+
+
+def share(before: str, after: str) -> float:
+    """The part of the time, from 0 to 1, that was stolen between two readings of /proc/stat."""
+    passed = [now - then for then, now in zip(_ticks(before), _ticks(after), strict=True)]
+    return passed[_STEAL] / sum(passed) if sum(passed) else 0.0
+
+
+def _ticks(stat: str) -> list[int]:
+    return [int(field) for field in stat.splitlines()[0].split()[1 : _STEAL + 2]]
+
+
+@contextmanager
+def stolen() -> Iterator[Callable[[], float]]:
+    """The function given says what part of the time was stolen since the block began."""
+    stat = Path("/proc/stat")
+    before = stat.read_text()
+    yield lambda: share(before, stat.read_text())
+
+
+def wait_for_calm(most: float) -> None:
+    """Return once no more than ``most`` was stolen for a second, or after two minutes."""
+    deadline = time.monotonic() + _CALM_WITHIN
+    while time.monotonic() < deadline:
+        with stolen() as now:
+            # Nothing is stolen from who wants nothing: wake up often.
+            for _ in range(200):
+                time.sleep(0.005)
+            if now() <= most:
+                return
+
+
+@contextmanager
+def captured(nodes: Sequence[Node], folder: Path, name: str) -> Iterator[None]:
+    """All interfaces of ``nodes`` for the length of the block, in ``folder``/NAME-NODE.pcap; raises CommandError."""
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        for node in nodes:
+            file = folder / f"{name}-{node.namespace.rpartition('-')[2]}.pcap"
+            command = ["tcpdump", "-Z", "root", "-n", "-s", _CAPTURED, "-i", "any", "-w", str(file)]
+            stack.enter_context(node.start("capture", command)).wait_for_output()
+        yield

@@ -4,28 +4,40 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments.testbed import converter, kernel_settings
+from experiments.testbed import converter
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import Process, python
+from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decode
+from tributary.paths import ROOT
 
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
 _LONG_QUEUE = ("pfifo", "limit", "1000")
 """HTB's default leaf at an Ethernet interface's usual queue length of 1,000 packets."""
-_FIRST_BUFFER = 131_072  # bytes that a receive buffer begins with: tcp(7), tcp_rmem
+_FIRST_BUFFER = 131_072  # bytes
+_ALWAYS = ROOT / "kernel-config/90-tributary.conf"
+_TOGETHER = ROOT / "kernel-config/retransmissions.conf"
+_SCRIPT = """
+sysctl -e -q -p "$1"
+! [ -e /proc/sys/net/ipv4/tcp_rto_max_ms ] || sysctl -q -p "$2"
+"""
 
 
 def tune(testbed: Testbed) -> None:
     """Give the client and the gateway the appliance's kernel settings."""
     for node in (testbed.client, testbed.gateway):
-        kernel_settings.apply(node)
+        apply_settings(node)
 
 
 def bound_receive_buffer(testbed: Testbed, most: int) -> None:
     """Let the client's receive buffers grow to ``most`` bytes (tcp(7), tcp_rmem), from the next connection on."""
-    testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_FIRST_BUFFER, most)} {most}")
+    testbed.client.sysctl(net__ipv4__tcp_rmem=growing_to(most))
+
+
+def growing_to(most: int) -> str:
+    """What tcp_rmem and tcp_wmem are then: the least of a buffer, what it begins with, and the most (tcp(7))."""
+    return f"4096 {min(_FIRST_BUFFER, most)} {most}"
 
 
 def squid_settings(testbed: Testbed) -> str:
@@ -81,10 +93,15 @@ def start_steering(testbed: Testbed, mode: str = "on") -> Process:
 
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
-    return decode(json.loads(testbed.gateway.run(*python("command", "status", "throttler"))))
+    return decode(testbed.gateway.told(*python("command", "status", "throttler")))
 
 
 def lengthen_held_queue(testbed: Testbed) -> None:
     """Give the one held class the long queue that it would have without the throttler."""
     (held,) = throttler_status(testbed).classes
     testbed.gateway.run("tc", "qdisc", "replace", "dev", held.device, "parent", held.id, *_LONG_QUEUE)
+
+
+def apply_settings(node: Node) -> None:
+    """Give a node the appliance's kernel settings, as far as its kernel has them, as tributary-common does."""
+    node.run("sh", "-ec", _SCRIPT, "sysctl", str(node.there(_ALWAYS)), str(node.there(_TOGETHER)))

@@ -54,8 +54,7 @@ def starts(testbed: Testbed, listens: str, times: int, command: Sequence[str]) -
     connection, so many times.
     """
     measure = native.load("start", "--listens", listens, "--times", str(times), "--")
-    told: dict[str, Any] = json.loads(testbed.gateway.run(*measure, *command))
-    return tuple(told["milliseconds"])
+    return tuple(testbed.gateway.told(*measure, *command)["milliseconds"])
 
 
 @contextmanager

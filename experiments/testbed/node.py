@@ -171,6 +171,10 @@ class Node:
         """Run a command in the namespace and return what it printed; raises CommandError."""
         return run(self.command(arguments))
 
+    def told(self, *arguments: str) -> Any:
+        """The JSON document that a command in the namespace prints; raises CommandError."""
+        return json.loads(self.run(*arguments))
+
     def listens(self, port: int, *, mptcp: bool = False) -> bool:
         """Whether somebody in the namespace listens at a port, by TCP or by MPTCP."""
         return bool(self.run("ss", "-HlnM" if mptcp else "-Hlnt", f"sport = :{port}"))
@@ -228,6 +232,15 @@ class Node:
     def batch(self, commands: Iterable[str]) -> None:
         """Run commands of ip(8), each without the word ``ip``, until one fails; raises CommandError then."""
         run(["ip", "-n", self.namespace, "-batch", "-"], "\n".join(commands))
+
+    @contextmanager
+    def without(self, interface: str) -> Iterator[None]:
+        """An interface is down for the length of the block: its other end has no carrier."""
+        self.ip("link", "set", interface, "down")
+        try:
+            yield
+        finally:
+            self.ip("link", "set", interface, "up")
 
     def sysctl(self, **values: str | int) -> None:
         """Set kernel parameters of the namespace; ``__`` stands for the dots in their names."""

@@ -10,9 +10,12 @@ from experiments.testbed import trace
 from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check, read
+from tributary.settings.units import Share
 
 PROFILES = trace.PROFILES
 DEFAULT = PROFILES / "ethernet-wifi.toml"
+TOLERANCE = 0.05
+"""By how much a link may be off its description."""
 
 _ONE_OF_TWO = {"rate": "trace", "trace": "rate"}
 
@@ -30,6 +33,17 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LINK.KEY=VALUE",
         help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated;"
         " a rate takes the place of a trace, and a trace that of a rate",
+    )
+
+
+def add_tolerance(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser``, of a command that checks its links, the option --tolerance."""
+    parser.add_argument(
+        "--tolerance",
+        type=Share.argument,
+        default=Share.parse(f"{TOLERANCE:.0%}"),
+        metavar="SHARE",
+        help="by how much a link may be off its description (default: %(default)s)",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.probes.flood import PACKET
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node, python
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.profile import TOLERANCE
 from experiments.testbed.topology import Direction, Link
 from experiments.testbed.trace import Trace
 from tributary.settings.errors import CommandError, Exit

@@ -12,12 +12,23 @@ from pathlib import Path
 
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Node, Process
 from tributary.paths import CACHE
 
 FILES = CACHE / "files"
 _CHUNK = 1 << 20
+_CONFIGURATION = """\
+daemon off;
+user root;
+pid {files}.pid;
+error_log stderr error;
+worker_processes {workers};
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+{temporary}{http}}}
+"""
+_TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,14 @@ def start_origin(node: Node, listen: str, *options: str) -> Process:
     """
     command = native.load("origin", "--listen", listen, *options)
     return node.start(f"origin-{listen.rpartition(':')[2]}", command).wait_until_ready()
+
+
+def start_nginx(node: Node, name: str, http: str, workers: str = "1") -> Process:
+    """It, with this content of its http block; it may not listen yet."""
+    files = node.directory / name
+    temporary = "".join(f"    {kind}_temp_path {files}-{kind};\n" for kind in _TEMPORARY)
+    text = _CONFIGURATION.format(files=files, workers=workers, temporary=temporary, http=http)
+    return node.start(name, ["nginx", "-c", str(node.write(f"{name}.conf", text)), "-e", "stderr"])
 
 
 if __name__ == "__main__":

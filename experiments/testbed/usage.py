@@ -1,8 +1,10 @@
-"""What a node's traffic costs: packets on its interfaces, processor time of its processes and of the whole machine."""
+"""What the kernel counts of a node: what happens inside TCP and MPTCP, packets on its interfaces, processor time."""
 
 import json
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from experiments.testbed.node import Node
 
@@ -16,6 +18,13 @@ def packets_received(node: Node, interfaces: Iterable[str]) -> int:
     shown = json.loads(node.ip("-j", "-s", "link", "show"))
     wanted = set(interfaces)
     return sum(link["stats64"]["rx"]["packets"] for link in shown if link["ifname"] in wanted)
+
+
+def bytes_passed(text: str) -> dict[str, tuple[int, int]]:
+    """What /proc/net/dev says: the bytes that each interface has received, and sent (proc_pid_net(5))."""
+    lines = (line.split(":") for line in text.splitlines() if ":" in line)
+    counts = {name.strip(): [int(count) for count in counted.split()] for name, counted in lines}
+    return {name: (each[0], each[8]) for name, each in counts.items()}
 
 
 def process_seconds(node: Node) -> float:
@@ -35,3 +44,26 @@ def machine_seconds(node: Node) -> float:
 def _process_ticks(stat: str) -> int:
     fields = stat.rpartition(")")[2].split()
     return int(fields[_UTIME]) + int(fields[_STIME])
+
+
+def parse(text: str) -> Counter[str]:
+    """What /proc/net/netstat or /proc/net/snmp says, by the names that nstat(8) shows: pairs of lines, names and then
+    numbers, each behind a prefix.
+    """
+    lines = [line.split() for line in text.splitlines()]
+    found: Counter[str] = Counter()
+    for (prefix, *names), (_, *numbers) in zip(lines[::2], lines[1::2], strict=True):
+        found |= {prefix.rstrip(":") + name: int(number) for name, number in zip(names, numbers, strict=True)}
+    return found
+
+
+def counters(node: Node) -> Counter[str]:
+    """All of ``node``'s, since it was made."""
+    return parse(node.run("cat", "/proc/net/netstat", "/proc/net/snmp"))
+
+
+@contextmanager
+def counted(node: Node) -> Iterator[Callable[[], Counter[str]]]:
+    """The function given says by how much each counter has grown since the block began; 0 for one that is not there."""
+    before = counters(node)
+    yield lambda: counters(node) - before

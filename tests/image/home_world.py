@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from console.password import hashed
-from experiments.home.network import DEVICE, GATEWAY, ROUTER, SERVER, Network, provide
-from experiments.home.web import serving
+from experiments.home.network import DEVICE, GATEWAY, ROUTER, SERVER, Network, provide, serving
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import Link, Profile, Topology

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from scapy.layers.dns import DNS, DNSQR
 
-from experiments.home.network import GATEWAY, ROUTER, SERVER
+from experiments.home.network import GATEWAY, PORTS, ROUTER, SERVER
 from experiments.home.traffic import calling, downloading
-from experiments.home.web import PORTS
 from experiments.testbed.node import Node
 from image.make.boards import Role
 from tests.image.conftest import Build

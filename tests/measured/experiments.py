@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from experiments.study.catalogue import EVERYTHING
 from experiments.study.folder import Folder
@@ -17,14 +18,20 @@ from tributary.paths import ROOT
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 
 
+def run(*command: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, and left nothing."""
+    before = traces()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, **how)
+    sys.stderr.write(done.stderr)  # which pytest shows if what follows fails
+    eventually(lambda: nothing_new(before), 60)
+    return done
+
+
 def measured(
     name: str, results: Path, *how: str, prepared: Callable[[], None] | None = None
 ) -> tuple[int, dict[str, str], str]:
     """The exit code, what was measured of each claim that fails, and what went to standard error."""
-    before = traces()
-    run = [*EXPERIMENT, name, "--quick", *how, "--json", "--results", str(results)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=prepared)
-    eventually(lambda: nothing_new(before))
+    done = run(*EXPERIMENT, name, "--quick", *how, "--json", "--results", str(results), preexec_fn=prepared)
     assert done.stdout, done.stderr
     verdicts = json.loads(done.stdout)[name]
     assert verdicts, "a verdict at least"

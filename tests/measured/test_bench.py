@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.bench.converter.contenders import CONTENDERS
-from tests.measured.experiments import EXPERIMENT, figures
-from tests.netns.traces import nothing_new, traces
-from tests.netns.world import eventually
-from tributary.paths import ROOT
+from tests.measured.experiments import EXPERIMENT, figures, run
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45), pytest.mark.timeout(600)]
@@ -28,21 +24,15 @@ BRIEF = ("--quick", "--most-stolen", "100%")
 
 def experiment(results: Path, name: str) -> dict[str, float]:
     """What one of a benchmark's experiments quotes, the others of which hold papers' claims (tests/claims)."""
-    before = traces()
-    command = [*EXPERIMENT, name, *BRIEF, "--json", "--results", str(results)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = run(*EXPERIMENT, name, *BRIEF, "--json", "--results", str(results))
     assert done.returncode == 0, done.stderr
-    eventually(lambda: nothing_new(before), 60)
     return figures(name, results)
 
 
 def bench(results: Path, name: str, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
-    before = traces()
     command = [*BENCH, name, *BRIEF, "--json", "--results", str(results), *arguments]
-    environment = os.environ | {"PATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    done = run(*command, env=os.environ | {"PATH": path})
     assert done.returncode == 0, done.stderr
-    eventually(lambda: nothing_new(before), 60)
     result: dict[str, Any] = json.loads(done.stdout)  # nothing else is on standard output
     return result
 

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.study.catalogue import SCENARIOS
 from tests.claims.papers import PAPERS
-from tests.measured.experiments import EXPERIMENT, measured
+from tests.measured.experiments import EXPERIMENT, measured, run
 from tests.netns.traces import nothing_new, traces
 from tests.netns.world import eventually, process
 from tributary.paths import ROOT
@@ -29,10 +29,8 @@ def command(name: str, results: Path) -> list[str]:
 
 
 def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) -> None:
-    before = traces()
-    done = subprocess.run(command("multipath", tmp_path), capture_output=True, text=True, check=False, cwd=ROOT)
+    done = run(*command("multipath", tmp_path))
     assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
-    eventually(lambda: nothing_new(before))
     (folder,) = (tmp_path / "experiment/multipath").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
         "manifest.json",
@@ -66,13 +64,13 @@ def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) ->
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     before, written = traces(), dict[Path, int]()
     for how in (signal.SIGINT, signal.SIGTERM):
-        with process(*command("legacy", tmp_path), stderr=subprocess.DEVNULL) as run:
+        with process(*command("legacy", tmp_path), stderr=subprocess.DEVNULL) as running:
             first = eventually(lambda: sorted({*_readings(tmp_path)} - written.keys()), 60)
-            run.send_signal(how)
-            assert run.wait(60) == 128 + how
+            running.send_signal(how)
+            assert running.wait(60) == 128 + how
         eventually(lambda: nothing_new(before))
         written[first[0]] = first[0].stat().st_mtime_ns
-    done = subprocess.run(command("legacy", tmp_path), capture_output=True, text=True, check=False, cwd=ROOT)
+    done = run(*command("legacy", tmp_path))
     assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
     (folder,) = (tmp_path / "experiment/legacy").iterdir()
     assert folder.suffix != ".partial"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests import converter_metrics
 from tests.netns.connections import MPTCP, TCP, read_all, take, take_head
 from tests.netns.converter_process import METRICS, SERVER, program, run

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests.netns.connections import MPTCP, TCP, meanwhile, passes, read_all, take
 from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
 from tests.netns.converter_nodes import at_home

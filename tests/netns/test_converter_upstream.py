@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests.netns.connections import read_all, reset, take, take_head
 from tests.netns.converter_clients import ALL_KINDS, FORBIDDEN, REFUSED, TIMED_OUT, TRANSPARENT
 from tests.netns.converter_process import SERVER

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
 from tests.netns.world import eventually, needs
 from tributary.settings.errors import CommandError

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 import pytest
 
 from experiments.handoff.network import BACK_ENDS
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests.netns.connections import Refused, take_head
 from tests.netns.forging import ACK, FIN, RST, SYN, forged, send
 from tests.netns.handoff_world import LARGE, SIZE, HandOff, answer, get, needs_tools, pattern, request

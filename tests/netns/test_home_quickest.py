@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from experiments.home.gateway import gateway_at_work
-from experiments.home.network import Network, standing_network
+from experiments.home.network import Network, serving, standing_network
 from experiments.home.router import Router, router_at_work
 from experiments.home.traffic import downloading
-from experiments.home.web import serving
 from experiments.testbed.build import reserved
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tests.netns.world import eventually, needs

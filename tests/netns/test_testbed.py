@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments.probes.subflows import subflows_of
+from experiments.probes.download import subflows_of
 from experiments.testbed.build import (
     Testbed,
     find,

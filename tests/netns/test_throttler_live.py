@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.testbed.counters import counters
+from experiments.testbed.usage import counters
 from tests.netns.links_world import AT_GATEWAY, CLIENT, GATEWAY, connection, endpoint, established
 from tests.netns.throttler_world import (
     KERNEL,

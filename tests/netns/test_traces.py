@@ -9,9 +9,8 @@ import pytest
 
 from experiments.probes.flood import PACKET
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.profile import PROFILES
+from experiments.testbed.profile import PROFILES, TOLERANCE
 from experiments.testbed.selfcheck import check_links
-from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Profile
 from tributary.settings.files import check, load
 

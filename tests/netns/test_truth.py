@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from experiments.probes.subflows import subflows_of
+from experiments.probes.download import subflows_of
 from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file, start_server

@@ -1,19 +1,26 @@
 """The pure parts of the benchmarks and their probes."""
 
+import socket
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
-from experiments.bench import accuracy, enforcement, throttler_scale
+from experiments.bench import accuracy, enforcement, offload, offload_soak, throttler_scale
 from experiments.bench.accuracy import Sample, before_cut
 from experiments.bench.enforcement import summed_up
-from experiments.bench.flows import rule
+from experiments.bench.pair import rule
+from experiments.probes.download import answered, read_body, requested
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
+from experiments.probes.knock import knock
 from experiments.probes.nft_events import new_subflows
 from experiments.testbed.appliance import policy_over
 from experiments.testbed.cables import PATHS
@@ -162,3 +169,90 @@ def test_the_throttler_accepts_the_policy_of_every_benchmark(tmp_path: Path, nam
     file = tmp_path / "policy.toml"
     file.write_text(policy_over(PATHS, RULES[name]))
     assert policy.read(file).interfaces == PATHS
+
+
+def samples(before: float, after: float, gap: float) -> Iterator[offload.Sample]:
+    """Of 10 s with 100 a second: the relay offloads at 5 s; bytes a second, and ``gap`` seconds without any."""
+    sent = 0.0
+    for number in range(1000):
+        at = number / 100
+        processor = 0.4 * min(at, 5) + 0.1 * max(0, at - 5)
+        yield offload.Sample(100 + at, int(sent), processor, offloaded=at >= 5)
+        sent += (before if at < 5 else 0 if at < 5 + gap else after) / 100
+
+
+def test_before_and_after_are_moments_of_one_transfer() -> None:
+    told = offload.told(list(samples(before=1e9, after=2e9, gap=0.2)))
+    assert told["before_mbps"] == pytest.approx(8000)
+    assert told["after_mbps"] == pytest.approx(16000)
+    assert told["before_cpu_ms_per_gb"] == pytest.approx(400)
+    assert told["after_cpu_ms_per_gb"] == pytest.approx(50)
+    assert told["dip_ms"] == pytest.approx(200, abs=11)
+
+
+def test_without_a_gap_there_is_no_dip() -> None:
+    assert offload.told(list(samples(before=1e9, after=1e9, gap=0)))["dip_ms"] == 0
+
+
+def test_what_the_relay_told_is_counted() -> None:
+    lines: list[dict[str, Any]] = [
+        {"paused": 30.0},
+        {"paused": 50.0},
+        {"paused": 40.0},
+        {"relayed": 100, "translated": 300, "refused": 0},
+        {"relayed": 100, "translated": 500, "refused": 2},
+        {"relayed": 100, "translated": 0, "refused": 0},
+        {"reason": "it was not tried", "relayed": 500},
+    ]
+    assert offload_soak.told(lines) == {
+        "transfers": 4,
+        "offloaded": 3,
+        "offloaded_percent": 75,
+        "translated_percent": pytest.approx(100 * 800 / 1100),
+        "refused": 2,
+        "paused_ms": 40,
+    }
+
+
+@contextmanager
+def answering(response: bytes) -> Iterator[str]:
+    """A server that gives every connection the same response; the URL is for it."""
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return  # the listener is closed
+            with connection:
+                connection.recv(65536)
+                connection.sendall(response)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        Thread(target=serve, args=(listener,), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/file"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_response_is_read_to_its_length() -> None:
+    with (
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url,
+        requested(url, None, "127.0.0.1", mptcp=False) as connection,
+    ):
+        response = answered(connection)
+        assert (response.status, b"".join(read_body(response))) == (200, b"hello")
+
+
+@pytest.mark.parametrize("cut", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"])
+def test_a_response_that_ends_early_is_an_error(cut: bytes) -> None:
+    with answering(cut) as url, requested(url, None, None, mptcp=False) as connection, pytest.raises(EOFError):
+        list(read_body(answered(connection)))
+
+
+def test_who_refuses_and_who_listens_answer_a_stranger() -> None:
+    with closing(socket.create_server(("127.3.0.1", 0))) as listener:
+        port = f"tcp/{listener.getsockname()[1]}"
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
+            silent.bind(("127.3.0.1", 0))
+            dumb = f"udp/{silent.getsockname()[1]}"
+            assert knock("127.3.0.1", 0.1, [port, "tcp/9", "udp/9", dumb]) == [port, "tcp/9", "udp/9"]

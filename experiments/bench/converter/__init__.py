@@ -17,29 +17,22 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from experiments.bench import parts
 from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
 from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import TOOLS, counts
 from experiments.bench.converter.delay import KINDS as DELAYS
 from experiments.bench.converter.delay import conversion_microseconds
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
-from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import steered
-from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, throughput, value_of
-from experiments.bench.parts import (
-    BULK,
-    BULK_MANY,
-    CONNECTIONS,
-    COSTS,
-    COUNTS,
-    DELAY,
-    DIRECT,
-    HAPROXY_HTTP,
-    MEASUREMENTS,
-    NATIVE,
-    PEERS,
-    REQUESTS,
-    TUNNEL,
+from experiments.bench.converter.throughput import (
+    KINDS,
+    load_of,
+    moves_bytes,
+    only_comes_down,
+    ratios_of,
+    throughput,
+    value_of,
 )
 from experiments.scenarios.cabled import cables_with
 from experiments.scenarios.sweeps import Several, some_of
@@ -52,9 +45,9 @@ from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
 _PROCESSORS = 2
-_COUNTED = (NATIVE, TUNNEL, "haproxy", HAPROXY_HTTP, "nginx")
+_COUNTED = (parts.NATIVE, parts.TUNNEL, "haproxy", parts.HAPROXY_HTTP, "nginx")
 """Of whom instructions and system calls are counted."""
-_OF_REQUESTS = (TUNNEL, HAPROXY_HTTP)
+_OF_REQUESTS = (parts.TUNNEL, parts.HAPROXY_HTTP)
 """Who takes part in connections and requests alone: what differs from the same program otherwise is there."""
 _COSTS = ("start_ms", "idle_rss_mb", "per_idle_connection_kb", "held_connections")
 _UNITS = {"mbps": "Mbit/s", "per_second": "per second"}
@@ -119,8 +112,8 @@ class Converter(Experiment):
     in_turn = True
 
     repeat: Repeat = 5
-    only: Annotated[tuple[str, ...], BeforeValidator(some_of(MEASUREMENTS))] = MEASUREMENTS
-    peers: Annotated[tuple[str, ...], BeforeValidator(some_of(PEERS))] = PEERS
+    only: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.MEASUREMENTS))] = parts.MEASUREMENTS
+    peers: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.PEERS))] = parts.PEERS
     size: Size = Field(default=Size(1_000_000_000), description="a size, such as '300MB'")
     many: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
         default=(8, 64), description="numbers of connections with commas between them, such as '8,64'"
@@ -137,29 +130,29 @@ class Converter(Experiment):
         return [
             {**measurement, "by": by}
             for measurement in self._measurements()
-            for by in (*self._asked, *([DIRECT] if DIRECT in self.peers else []))
+            for by in (*self._asked, *([parts.DIRECT] if parts.DIRECT in self.peers else []))
             if _able(measurement["measure"], by)
         ]
 
     @property
     def _asked(self) -> tuple[str, ...]:
         """The contenders, ours first."""
-        return tuple(name for name in CONTENDERS if name in (NATIVE, TUNNEL) or name in self.peers)
+        return tuple(name for name in CONTENDERS if name in (parts.NATIVE, parts.TUNNEL) or name in self.peers)
 
     def blueprint(self, _profile: object, point: Point) -> Ground[Contest]:
-        return contending(() if point["measure"] in (COSTS, COUNTS) else self._asked)
+        return contending(() if point["measure"] in (parts.COSTS, parts.COUNTS) else self._asked)
 
     def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
         """Nothing of a peer that is not here, or that failed in all its tries at this point before."""
         contender, measurement, taken = CONTENDERS.get(point["by"]), point["measure"], dict[str, Sequence[float]]()
         if (contender and contender.missing) or name_of(point) in built.given_up:
             values = {}
-        elif contender and measurement == COSTS:
+        elif contender and measurement == parts.COSTS:
             taken["start_ms"] = start_milliseconds(built.testbed, contender, self.starts)
             values = {"start_ms": median(taken["start_ms"])} | self._memory(built.testbed, contender)
-        elif contender and measurement == COUNTS:
+        elif contender and measurement == parts.COUNTS:
             values = _counts(built, contender, self.count_seconds, name_of(point))
-        elif contender and measurement == DELAY:
+        elif contender and measurement == parts.DELAY:
             values = conversion_microseconds(built.testbed, contender, self.delay_seconds)
         else:
             values = self._reached(built, point)
@@ -170,7 +163,7 @@ class Converter(Experiment):
         return [
             *_throughput(readings),
             *(
-                Metric(f"{'' if by == NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
+                Metric(f"{'' if by == parts.NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
                 for by in CONTENDERS
                 for value in (*_COSTS, *COUNTED, *DELAYS)
             ),
@@ -178,8 +171,8 @@ class Converter(Experiment):
         ]
 
     def _measurements(self) -> Iterator[Point]:
-        for measurement in (each for each in MEASUREMENTS if each in self.only):
-            if measurement == BULK_MANY:
+        for measurement in (each for each in parts.MEASUREMENTS if each in self.only):
+            if measurement == parts.BULK_MANY:
                 yield from ({"measure": measurement, "connections": str(each)} for each in self.many)
             else:
                 yield {"measure": measurement}
@@ -188,7 +181,7 @@ class Converter(Experiment):
         """What it takes before there is work."""
         megabytes, kilobytes = idle(testbed, contender, self.idle)
         values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
-        if contender.name == NATIVE:
+        if contender.name == parts.NATIVE:
             held = most_held(self.held)
             with contender.running(testbed), holding(testbed, contender.tunnel, held):
                 values["held_connections"] = float(held)
@@ -205,12 +198,12 @@ class Converter(Experiment):
 
 
 def _able(measurement: str, by: str) -> bool:
-    if by == DIRECT:
+    if by == parts.DIRECT:
         return measurement in KINDS
-    if measurement == COUNTS:
+    if measurement == parts.COUNTS:
         return by in _COUNTED
     if by in _OF_REQUESTS:
-        return measurement in (CONNECTIONS, REQUESTS)
+        return measurement in (parts.CONNECTIONS, parts.REQUESTS)
     return not (CONTENDERS[by].stalls and moves_bytes(measurement))
 
 
@@ -226,9 +219,9 @@ def _throughput(readings: Readings) -> Iterator[Metric]:
     for title in dict.fromkeys(_title(each.point) for each in readings if each.point["measure"] in KINDS):
         these = Readings(each for each in readings if _title(each.point) == title)
         value = value_of(next(iter(these)).point["measure"])
-        for by in (*CONTENDERS, DIRECT):
+        for by in (*CONTENDERS, parts.DIRECT):
             yield Metric(f"{title}, {by}", these.at(by=by).values(value), _UNITS[value])
 
 
 def _title(point: Point) -> str:
-    return f"{BULK} {point['connections']} connections" if "connections" in point else point["measure"]
+    return f"{parts.BULK} {point['connections']} connections" if "connections" in point else point["measure"]

@@ -3,7 +3,7 @@
 from statistics import median
 
 from experiments.bench.converter.contenders import Contender
-from experiments.conversion import ONE_AT_A_TIME, watched
+from experiments.scenarios.conversion_delay import ONE_AT_A_TIME, watched
 from experiments.testbed import cables
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE

@@ -60,18 +60,29 @@ def drawn(experiment: type[Experiment], rule: Rule) -> Figure:
     return alone
 
 
+Broken = tuple[Rule | None, Mapping[str, str], Mapping[str, float], tuple[str, ...]]
+
+
+def at(where: str, *claims: str, **changed: float) -> Broken:
+    """What breaks ``claims``: values that are ``changed`` at points with all of ``where``, as in "by=squid"."""
+    return None, dict(each.split("=") for each in where.split(",")), changed, claims
+
+
+def by(rule: Rule, *claims: str) -> Broken:
+    """Readings of another ``rule`` break ``claims``."""
+    return rule, {}, {}, claims
+
+
 def claims_test(
-    experiment: type[Experiment],
-    good: Rule,
-    *broken: tuple[Rule, *tuple[str, ...]],
-    panels: int = 0,
-    differing_too: bool = False,
+    experiment: type[Experiment], good: Rule, *broken: Broken, panels: int = 0, differing_too: bool = False
 ) -> Callable[[Rule, list[str]], None]:
-    """A test that ``good`` readings hold every claim, and one for each of the rows ``broken``: readings of that rule
-    break these claims and no other. With ``differing_too`` those count as well that are known to differ. Good ones are
-    drawn in so many ``panels``, unless that is 0.
+    """A test that ``good`` readings hold every claim, and one for each of what is ``broken``, by which these claims
+    fail and no other. With ``differing_too`` those count as well that are known to differ. Good ones are drawn in so
+    many ``panels``, unless that is 0.
     """
-    rows = [pytest.param(good, [], id="good"), *(pytest.param(rule, claims, id=claims[0]) for rule, *claims in broken)]
+    rows = [pytest.param(good, [], id="good")]
+    for rule, where, changed, claims in broken:
+        rows.append(pytest.param(rule or but(good, where, **changed), [*claims], id=claims[0]))
 
     @pytest.mark.parametrize(("rule", "claims"), rows)
     def test(rule: Rule, claims: list[str]) -> None:

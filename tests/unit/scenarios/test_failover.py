@@ -3,12 +3,9 @@
 import pytest
 
 from experiments.record import Download, Sample
-from experiments.scenarios.events import Span
-from experiments.scenarios.failover import Failover, values_of
+from experiments.scenarios.failover import Failover, Span, values_of
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, claims_test, failed
-
-CUT = {"event": "cut", "converter": "native", "family": "ipv4"}
+from tests.unit.scenarios.made_up import at, but, claims_test, failed
 
 
 def good(point: Point) -> dict[str, float]:
@@ -18,25 +15,22 @@ def good(point: Point) -> dict[str, float]:
     return times | {"mbps": 60.0, "dip_mbps": 15.0, "back_s": back, "whole": 1.0}
 
 
+CUT = "event=cut,settings=kernel"
+SOONER = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
 test_claims = claims_test(
     Failover,
     good,
-    (but(good, {"event": "flap", "converter": "squid"}, whole=0), "every byte is right (flap, squid, ipv4, appliance)"),
-    (but(good, CUT | {"settings": "kernel"}, whole=0), "every byte is right (cut, native, ipv4, kernel)"),
-    (but(good, CUT | {"family": "ipv6"}, gap_s=2.1), "the gap is short (cut, native, ipv6, appliance)"),
-    (but(good, CUT | {"settings": "kernel"}, gap_s=2.1), "the gap is short (cut, native, ipv4, kernel)"),
-    (
-        but(good, {"event": "address-change", "converter": "native"}, back_s=2.1),
+    at("event=flap,converter=squid", "every byte is right (flap, squid, ipv4, appliance)", whole=0),
+    at(CUT, "every byte is right (cut, native, ipv4, kernel)", whole=0),
+    at("event=cut,family=ipv6", "the gap is short (cut, native, ipv6, appliance)", gap_s=2.1),
+    at(CUT, "the gap is short (cut, native, ipv4, kernel)", gap_s=2.1),
+    at(
+        "event=address-change,converter=native",
         "the path is back (address-change, native, ipv4, appliance)",
+        back_s=2.1,
     ),
-    (
-        but(good, {"event": "half-dead", "converter": "squid"}, dip_mbps=6),
-        "the other link goes on (half-dead, squid, ipv4, appliance)",
-    ),
-    (
-        but(good, CUT | {"settings": "kernel"}, back_s=0.6),
-        "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)",
-    ),
+    at("event=half-dead,converter=squid", "the other link goes on (half-dead, squid, ipv4, appliance)", dip_mbps=6),
+    at(CUT, SOONER, back_s=0.6),
     panels=5,
 )
 

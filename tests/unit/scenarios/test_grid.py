@@ -4,9 +4,9 @@ import pytest
 
 from experiments.scenarios.grid import Grid
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.readings import Point
+from experiments.study.readings import Point, name_of
 from experiments.testbed.topology import Profile, Topology
-from tests.unit.scenarios.made_up import but, claims_test, judged
+from tests.unit.scenarios.made_up import at, but, claims_test, judged
 from tributary.settings.files import load
 
 PROFILE = load(Grid.profile, Profile)
@@ -29,13 +29,15 @@ def ground_of(point: Point) -> TestbedBlueprint:
 test_claims = claims_test(
     Grid,
     good,
-    (
-        but(good, HARD | {"by": "squid"}, steady_mbps=45.5),
+    at(
+        f"{name_of(HARD)},by=squid",
         "95 % of the best single link or more (second link 50mbit, 200ms, 1% loss; squid)",
+        steady_mbps=45.5,
     ),
-    (
-        but(good, HARD | {"settings": "kernel"}, steady_mbps=80),
+    at(
+        f"{name_of(HARD)},settings=kernel",
         "the appliance's settings cost nothing anywhere (worst: second link 50mbit, 200ms, 1% loss)",
+        steady_mbps=80,
     ),
     panels=1,
 )

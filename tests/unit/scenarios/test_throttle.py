@@ -6,7 +6,7 @@ from experiments.scenarios.throttle_long import ThrottleLong
 from experiments.scenarios.throttle_midway import ThrottleMidway
 from experiments.scenarios.throttling import ThrottleExperiment, policy_for
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import Rule, but, claims_test, differing, topology
+from tests.unit.scenarios.made_up import Broken, Rule, at, claims_test, differing, topology
 
 HELD = {
     "throttle-first": "always",
@@ -36,45 +36,34 @@ def good(experiment: type[ThrottleExperiment]) -> Rule:
     return rule
 
 
-def claims(
-    experiment: type[ThrottleExperiment], *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2
-) -> object:
-    """A test of what each hold claims, and of an ``own`` claim: where which values break it."""
-    rule, native = good(experiment), {"by": "native", "family": "ipv6", "held": HELD[experiment.name]}
+def claims(experiment: type[ThrottleExperiment], *own: Broken, panels: int = 2) -> object:
+    """A test of what each hold claims, and of its ``own`` claims."""
+    native = f"by=native,family=ipv6,held={HELD[experiment.name]}"
     return claims_test(
         experiment,
-        rule,
-        (but(rule, native, wired_after_mbps=5.3), "wired is held to its rate, on the wire (native, ipv6)"),
-        (but(rule, native, subflows=3.0), "no subflow was lost or made anew (native, ipv6)"),
-        *((but(rule, where, **changed), claim) for where, changed, claim in own),
+        good(experiment),
+        at(native, "wired is held to its rate, on the wire (native, ipv6)", wired_after_mbps=5.3),
+        at(native, "no subflow was lost or made anew (native, ipv6)", subflows=3.0),
+        *own,
         panels=panels,
     )
 
 
-STAYS = (
-    {"by": "native", "family": "ipv6"},
-    {"wireless_after_mbps": 0.9},
-    "the load moves: others carry more meanwhile, on the wire (native, ipv6)",
-)
-SQUID = {"by": "squid", "family": "ipv4"}
+MOVES = "the load moves: others carry more meanwhile, on the wire (native, ipv6)"
+STAYS = at("by=native,family=ipv6", MOVES, wireless_after_mbps=0.9)
+SQUID = "by=squid,family=ipv4"
 LATE = "the hold comes by itself, soon after the join (squid, ipv4)"
-test_first = claims(ThrottleFirst, STAYS, (SQUID, {"enforcement_ms": 120.0}, LATE))
-test_again = claims(
-    ThrottleAgain, STAYS, (SQUID, {"enforcement_ms": 0.4}, "the hold does not wait for the join (squid, ipv4)")
-)
-test_midway = claims(
-    ThrottleMidway, STAYS, (SQUID, {"wired_before_mbps": 1.9}, "wired carried far more before (squid, ipv4)")
-)
+test_first = claims(ThrottleFirst, STAYS, at(SQUID, LATE, enforcement_ms=120.0))
+WAITS = "the hold does not wait for the join (squid, ipv4)"
+test_again = claims(ThrottleAgain, STAYS, at(SQUID, WAITS, enforcement_ms=0.4))
+BEFORE = "wired carried far more before (squid, ipv4)"
+test_midway = claims(ThrottleMidway, STAYS, at(SQUID, BEFORE, wired_before_mbps=1.9))
+ALWAYS = f"{SQUID},held=always"
 test_long = claims(
     ThrottleLong,
-    *(
-        (SQUID | {"held": "always"}, changed, f"{claim} (squid, ipv4)")
-        for changed, claim in (
-            ({"wireless_after_mbps": 16.9}, "wireless is filled meanwhile, on the wire"),
-            ({"wireless_bytes": 29e6}, "wireless carries more of the file than unthrottled"),
-            ({"mbps": 18.9}, "the whole beats legacy TCP over wireless"),
-        )
-    ),
+    at(ALWAYS, "wireless is filled meanwhile, on the wire (squid, ipv4)", wireless_after_mbps=16.9),
+    at(ALWAYS, "wireless carries more of the file than unthrottled (squid, ipv4)", wireless_bytes=29e6),
+    at(ALWAYS, "the whole beats legacy TCP over wireless (squid, ipv4)", mbps=18.9),
     panels=4,
 )
 

@@ -1,4 +1,4 @@
-"""Whose a testbed is: names and locks, without a network."""
+"""Nodes of a testbed: who has one, what a network is made of, what processes and the kernel say there."""
 
 import os
 import subprocess
@@ -9,7 +9,9 @@ import pytest
 from experiments.testbed import build
 from experiments.testbed.build import alone, take_down_orphans
 from experiments.testbed.links import kernel_has_netem
-from experiments.testbed.node import Node
+from experiments.testbed.network import node_names
+from experiments.testbed.node import Node, Process
+from experiments.testbed.usage import parse
 from tributary.daemons.directories import lock_file
 from tributary.settings.errors import CommandError, Exit
 
@@ -74,3 +76,53 @@ def test_a_probe_goes_once_its_process_has(deleted: list[str], monkeypatch: pyte
     monkeypatch.setattr(build, "_all_namespaces", lambda: namespaces)
     assert take_down_orphans() == []
     assert deleted == namespaces[:1]
+
+
+NETWORK = """
+# Two cables, and what is said to nodes.
+*: sysctl -qw net.ipv4.ip_forward=1
+client:wired 10.0.1.2/24 fd00:1::2/64 -- gateway:wired 10.0.1.1/24
+gateway:core -- server:core
+client gateway: ip rule add fwmark 1 lookup 99
+observer:
+"""
+
+
+def test_nodes_are_those_that_cables_and_commands_name_in_their_order() -> None:
+    assert node_names(NETWORK) == ["client", "gateway", "server", "observer"]
+
+
+def ended(log: Path, printed: str) -> Process:
+    """A process that has printed this on both streams, and failed."""
+    log.write_text(printed)
+    process = subprocess.Popen(["false"])
+    process.wait()
+    return Process(process, log)
+
+
+def test_a_report_is_read_also_of_who_complains_behind_it(tmp_path: Path) -> None:
+    printed = 'ready\n{"wrong": 1}\n{"wrong": 2}\nload: not every byte was right\n'
+    assert ended(tmp_path / "log", printed).report() == {"wrong": 2}
+
+
+def test_who_reports_nothing_is_named_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="false: printed no report: load: no server answers") as caught:
+        ended(tmp_path / "log", "load: no server answers\n").report()
+    assert caught.value.code == Exit.SYSTEM
+
+
+NETSTAT = """\
+TcpExt: SyncookiesSent TCPTimeouts
+TcpExt: 0 7
+MPTcpExt: MPCapableSYNRX OFOQueue
+MPTcpExt: 2 30
+"""
+
+
+def test_names_are_those_of_nstat() -> None:
+    found = parse(NETSTAT)
+    assert (found["TcpExtTCPTimeouts"], found["MPTcpExtMPCapableSYNRX"], found["MPTcpExtOFOQueue"]) == (7, 2, 30)
+
+
+def test_what_the_kernel_lacks_counts_as_none() -> None:
+    assert parse(NETSTAT)["MPTcpExtFromTheFuture"] == 0
