@@ -86,10 +86,14 @@ pub struct Scales {
 }
 
 impl Checkpoint {
-    /// Has the socket that this was taken of go on, as it was before.
+    /// Has the socket that this was taken of go on, as it was before, or one of [`restore_dropping_all`]. If the other end's
+    /// window has no room for a segment, it is asked for it: what opened it may have been dropped.
+    ///
+    /// [`restore_dropping_all`]: crate::restore_dropping_all
     pub fn release(&self, socket: impl AsFd) -> io::Result<()> {
         SockRef::from(&socket).set_keepalive(self.keepalive)?;
-        release(socket)
+        let has_room = self.send_window() >= self.longest_segment();
+        end_repair(socket, if has_room { REPAIR_OFF_SILENTLY } else { REPAIR_OFF })
     }
 
     /// Bytes of the longest segment that both the other end and the way to it take.
@@ -99,6 +103,11 @@ impl Checkpoint {
             SocketAddr::V6(_) => HEADERS_IPV6,
         };
         self.mss_out.min(self.path_mtu.saturating_sub(headers))
+    }
+
+    /// Bytes that the other end takes behind those that it has acknowledged (`snd_wnd`).
+    fn send_window(&self) -> u32 {
+        u32::from_ne_bytes(array(&self.window, 4))
     }
 
     /// Bytes that the other end may still send, by what it was told: up to `rcv_wup` and `rcv_wnd` together.
@@ -238,8 +247,12 @@ pub fn begin_dropping_data(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
 
 /// Has a socket go on that dropped packets or data; [`Checkpoint::release`] is for one that was checkpointed.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
+    end_repair(socket, REPAIR_OFF_SILENTLY)
+}
+
+fn end_repair(socket: impl AsFd, mode: i32) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
-    set_number(&socket, SocketOption::TCP_REPAIR, REPAIR_OFF_SILENTLY)?;
+    set_number(&socket, SocketOption::TCP_REPAIR, mode)?;
     // Out of repair mode it is gone (`do_tcp_setsockopt()` in net/ipv4/tcp.c), and a listener that starts again could not
     // have the port.
     SockRef::from(&socket).set_reuse_address(true)

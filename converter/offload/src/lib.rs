@@ -14,8 +14,9 @@
 //! 5. A socket in repair mode that is closed sends nothing. [`restore()`] makes another one out of its state: the way back.
 //!
 //! A [`Checkpoint`] can also travel, as bytes: another machine goes on with the connection, if packets are led there. That takes
-//! no second connection, and neither 1 nor 3: [`begin_dropping_all`], [`checkpoint()`], and [`is_unchanged`] later. [`send_probe()`] is
-//! for connections that were lost on the way.
+//! no second connection, and neither 1 nor 3: [`begin_dropping_all`], [`checkpoint()`], and [`is_unchanged`] later; there
+//! [`restore_dropping_all`], and [`Checkpoint::release`] once packets are led there. [`send_probe()`] is for connections that were
+//! lost on the way.
 //!
 //! What works in the kernel is behind the feature `kernel` (the default).
 // What only the part in the kernel asks for.
@@ -47,7 +48,7 @@ pub use kernel::{Connection, Devices, Limits, Seen, Translator};
 pub use leg::{Flow, Incompatible, Leg, Timestamps};
 pub use pause::Pause;
 pub use probe::send_probe;
-pub use restore::restore;
+pub use restore::{restore, restore_dropping_all};
 pub use slow_start::SlowStartDetector;
 #[cfg(feature = "kernel")]
 pub use take_over::OffloadError;

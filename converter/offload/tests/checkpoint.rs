@@ -13,7 +13,8 @@ use std::time::Duration;
 use common::{eventually, pattern};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tributary_offload::{
-    NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all, drop_incoming_data, release, restore,
+    NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all, drop_incoming_data, is_unchanged,
+    release, restore, restore_dropping_all,
 };
 use tributary_sys::unacknowledged;
 
@@ -151,6 +152,28 @@ fn is_agreed_on_again((there, here): (TcpStream, TcpStream)) {
         .expect("a clock")
         .wrapping_sub(near.clock.expect("a clock"));
     assert!(gone < 10_000_000, "the clock went on by {gone} ticks");
+}
+
+/// As where it waits until packets are led there: closed before, it leaves no trace.
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_socket_that_is_restored_dropping_all_takes_and_sends_nothing_until_it_is_released() -> io::Result<()> {
+    for way in WAYS {
+        let (mut there, here) = connected_by(way);
+        drop_all(&[here.as_fd()])?;
+        let state = checkpoint(&here).expect("a checkpoint");
+        drop(here);
+        drop(restore_dropping_all(&state)?);
+        let mut again = TcpStream::from(restore_dropping_all(&state)?);
+        there.write_all(b"early")?;
+        sleep(Duration::from_millis(50));
+        assert!(is_unchanged(&again, &state)?, "{way:?}");
+        state.release(&again)?;
+        again.read_exact(&mut [0; 5])?;
+        again.write_all(b"answer")?;
+        there.read_exact(&mut [0; 6])?;
+    }
+    Ok(())
 }
 
 /// The longest segment that goes out has room on the way.
