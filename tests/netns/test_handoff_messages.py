@@ -30,7 +30,7 @@ pytestmark = needs_tools
 
 # Messages' kinds, as in handoff/protocol/src/wire.rs.
 KINDS = {"hand-over": 3, "accepted": 4, "returned": 6, "keep": 7, "release": 8, "closed": 10}
-KINDS |= {"install": 11, "remove": 12, "done": 13}
+KINDS |= {"install": 11, "remove": 12, "done": 13, "serve": 17}
 REJECTED, LATE = 5, 5
 """The kind of a rejection, and its reason: more was acknowledged than was returned."""
 
@@ -250,11 +250,38 @@ def test_a_process_that_stalls_for_longer_than_a_silent_connection_lasts_loses_n
     handoff.wait_for("a")
 
 
-def late(done: bytes) -> bytes:
+def rejection(done: bytes) -> bytes:
     """The rejection in the place of a confirmation."""
     length, version, number, rest = done[:4], done[4:5], done[6:14], done[14:22]
     length = (int.from_bytes(length) + 1).to_bytes(4)
     return length + version + bytes([REJECTED]) + number + rest + bytes([LATE])
+
+
+def test_a_back_end_serves_nothing_for_which_the_switch_has_no_rule(handoff: HandOff) -> None:
+    """It has the connection by then, and gives it back: the front relays the request, which nobody has answered yet."""
+    refuses = False
+    asked: list[bytes] = []
+    kinds: list[int] = []
+
+    def treat(message: bytes) -> list[bytes]:
+        kind, number = message[5], message[6:14]
+        if not refuses:
+            return [message]
+        kinds.append(kind)
+        if kind == KINDS["install"]:
+            asked.append(number)
+        return [rejection(message) if kind == KINDS["done"] and number in asked else message]
+
+    with front_behind(handoff, treat):
+        relayed, handed = (len(handoff.outcomes(name)) for name in ("ok", "handed-over"))
+        refuses = True
+        with handoff.connection() as client:
+            get(client, "a", SIZE)
+        eventually(lambda: len(handoff.outcomes("ok")) == relayed + 1)
+        assert len(handoff.outcomes("handed-over")) == handed
+        assert kinds.count(KINDS["release"]) == kinds.count(KINDS["hand-over"]) == 1
+        assert KINDS["serve"] not in kinds
+        eventually(lambda: not handoff.at_back_ends())
 
 
 def expect_reset(handoff: HandOff, client: socket.socket, path: str) -> None:
@@ -276,7 +303,7 @@ def test_a_client_is_reset_whose_back_end_acknowledged_more_than_it_gave_back(pa
         kind, number = message[5], message[6:14]
         if kind == KINDS["release"]:
             released.append(number)
-        return [late(message) if kind == KINDS["done"] and number in released else message]
+        return [rejection(message) if kind == KINDS["done"] and number in released else message]
 
     with front_behind(handoff, treat, switch=False), handoff.connection() as client:
         client.settimeout(4)
@@ -299,7 +326,7 @@ def test_so_is_one_whose_back_end_says_so_after_the_next_one_has_answered(path: 
         if kind != KINDS["done"] or number not in released[:1]:
             return [message]
         lost.append(number)
-        return [late(message)] if len(lost) > 1 else []
+        return [rejection(message)] if len(lost) > 1 else []
 
     with front_behind(handoff, treat, switch=False), handoff.connection() as client:
         client.settimeout(8)

@@ -17,7 +17,7 @@ use tributary_offload::Checkpoint;
 
 use crate::connection::{ClientConnection, Server};
 use crate::port::Port;
-use crate::serving::{FrontHandle, HandedConnection, ReturnedConnections, serve};
+use crate::serving::{FrontHandle, HandedConnection, WaitingConnections, serve};
 
 /// How long a front may be disconnected before its session is over. A front that resumes in time gets the answers of all
 /// its clients. It gives up itself earlier (`RESUME_TIMEOUT` in `handoff/front/src/back_end.rs`), counted from when it
@@ -202,7 +202,7 @@ struct HandedConnections<S: Server> {
     tasks: HashMap<u64, AbortHandle>,
     /// With so many tasks, finished ones are pruned.
     prune_at: usize,
-    returned: Arc<ReturnedConnections<S>>,
+    waiting: Arc<WaitingConnections<S>>,
 }
 
 impl<S: Server> HandedConnections<S> {
@@ -212,7 +212,7 @@ impl<S: Server> HandedConnections<S> {
             front,
             tasks: HashMap::new(),
             prune_at: MIN_PRUNE,
-            returned: Arc::default(),
+            waiting: Arc::default(),
         }
     }
 
@@ -220,7 +220,8 @@ impl<S: Server> HandedConnections<S> {
         let Message { id, payload } = message;
         match payload {
             Payload::HandOver { checkpoint, bytes } => self.hand_over(id, checkpoint, bytes),
-            Payload::Keep => self.keep(id),
+            Payload::Serve => self.serve(id, Some(Payload::Accepted)),
+            Payload::Keep => self.serve(id, None),
             Payload::Close => self.close(id),
             Payload::Release => self.release(id),
             Payload::Abort => self.abort(id),
@@ -229,35 +230,33 @@ impl<S: Server> HandedConnections<S> {
         }
     }
 
+    /// Restored when this returns: the next message may be about the same client. Meanwhile the switch gets the rule.
     fn hand_over(&mut self, id: u64, checkpoint: Box<Checkpoint>, bytes: Vec<u8>) {
-        if self.acceptor.fronts().is_draining {
-            return self.send(id, Payload::Rejected(Rejection::Draining));
+        match self.restore(checkpoint, bytes) {
+            Ok(handed) => self.waiting.put(id, handed),
+            Err(rejection) => self.send(id, Payload::Rejected(rejection)),
         }
-        let Ok(permit) = Arc::clone(&self.acceptor.permits).try_acquire_owned() else {
-            return self.send(id, Payload::Rejected(Rejection::Full));
-        };
-        let (acceptor, front) = (Arc::clone(&self.acceptor), self.session(id));
-        // In a task: many may arrive at the same time, and messages about others after them.
-        self.spawn(id, async move {
-            match acceptor.settings.restore(&checkpoint, bytes, permit) {
-                Ok(handed) => {
-                    // Before any other message about it.
-                    front.send(Payload::Accepted);
-                    serve(handed, front, Arc::clone(&acceptor.server)).await;
-                }
-                Err(error) => {
-                    tracing::warn!("the connection of {} is not accepted: {error}", checkpoint.remote);
-                    front.send(Payload::Rejected(Rejection::System));
-                }
-            }
-        });
+    }
+
+    fn restore(&self, checkpoint: Box<Checkpoint>, bytes: Vec<u8>) -> Result<HandedConnection<S>, Rejection> {
+        if self.acceptor.fronts().is_draining {
+            return Err(Rejection::Draining);
+        }
+        let permit = Arc::clone(&self.acceptor.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Rejection::Full)?;
+        let client = checkpoint.remote;
+        let restored = self.acceptor.settings.restore(checkpoint, bytes, permit);
+        restored.map_err(|error| {
+            tracing::warn!("the connection of {client} is not accepted: {error}");
+            Rejection::System
+        })
     }
 
     fn session(&self, id: u64) -> FrontHandle<S> {
         FrontHandle {
             id,
             front: self.front.clone(),
-            returned: Arc::clone(&self.returned),
+            waiting: Arc::clone(&self.waiting),
         }
     }
 
@@ -271,29 +270,32 @@ impl<S: Server> HandedConnections<S> {
         self.tasks.insert(id, tokio::spawn(work).abort_handle());
     }
 
-    fn serve(&mut self, id: u64, handed: HandedConnection<S>) {
+    /// Serves the next request of a connection that has waited; the `reply` comes before any other message about it.
+    fn serve(&mut self, id: u64, reply: Option<Payload>) {
+        let Some(mut handed) = self.waiting.take(id) else {
+            return;
+        };
+        // If the socket cannot leave repair mode the first write fails.
+        let _ = handed.resume();
         let (front, server) = (self.session(id), Arc::clone(&self.acceptor.server));
-        self.spawn(id, serve(handed, front, server));
+        self.spawn(id, async move {
+            if let Some(reply) = reply {
+                front.send(reply);
+            }
+            serve(handed, front, server).await;
+        });
     }
 
     fn close(&mut self, id: u64) {
-        if let Some(handed) = self.returned.take(id) {
+        if let Some(handed) = self.waiting.take(id) {
             let front = self.session(id);
             self.spawn(id, async move { front.close(handed).await });
         }
     }
 
-    fn keep(&mut self, id: u64) {
-        if let Some(mut handed) = self.returned.take(id) {
-            // If the socket cannot leave repair mode the first write fails.
-            let _ = handed.resume();
-            self.serve(id, handed);
-        }
-    }
-
     /// Closed when this returns: the next message may be about the same client.
     fn release(&mut self, id: u64) {
-        let has_all = self.returned.take(id).is_none_or(HandedConnection::release);
+        let has_all = self.waiting.take(id).is_none_or(HandedConnection::release);
         let late = Payload::Rejected(Rejection::Late);
         self.send(id, if has_all { Payload::Done } else { late });
     }
@@ -302,7 +304,7 @@ impl<S: Server> HandedConnections<S> {
         if let Some(task) = self.tasks.remove(&id) {
             task.abort();
         }
-        if let Some(mut handed) = self.returned.take(id) {
+        if let Some(mut handed) = self.waiting.take(id) {
             // Otherwise it would close silently.
             let _ = handed.resume();
         }
@@ -316,7 +318,7 @@ impl<S: Server> HandedConnections<S> {
 
 impl<S: Server> Drop for HandedConnections<S> {
     fn drop(&mut self) {
-        for handed in self.returned.take_all() {
+        for handed in self.waiting.take_all() {
             tokio::spawn(handed.end());
         }
     }
@@ -325,14 +327,14 @@ impl<S: Server> Drop for HandedConnections<S> {
 impl Settings {
     fn restore<S: Server>(
         &self,
-        checkpoint: &Checkpoint,
+        checkpoint: Box<Checkpoint>,
         bytes: Vec<u8>,
         permit: OwnedSemaphorePermit,
     ) -> io::Result<HandedConnection<S>> {
-        let stream = self.port.restore(checkpoint, self.idle)?;
+        let stream = self.port.restore(&checkpoint, self.idle)?;
         // Not the back end's own address: the client connected to the front's.
         let ends = [checkpoint.remote, checkpoint.local];
         let client = ClientConnection::new(stream, ends, bytes, self.idle);
-        Ok(HandedConnection::new(client, permit))
+        Ok(HandedConnection::new(client, checkpoint, permit))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
-use tributary_offload::{Checkpoint, begin_dropping_all, restore};
+use tributary_offload::{Checkpoint, begin_dropping_all, restore_dropping_all};
 
 /// Drops packets that are of no connection: the kernel would answer them by a reset, and a packet may be faster than the
 /// message which hands its connection over.
@@ -28,13 +28,13 @@ impl Port {
         Ok(Self { address, _deaf: deaf })
     }
 
-    /// Continues the connection here. It times out if its client acknowledges nothing, or has no room, for `idle`: the
-    /// kernel has one limit for both (`TCP_USER_TIMEOUT`, tcp(7)). It is reset when it is dropped, also when this process
-    /// is killed.
+    /// Restores the connection here, detached: dropped before its checkpoint is released it closes silently. From then on
+    /// it times out if its client acknowledges nothing, or has no room, for `idle`: the kernel has one limit for both
+    /// (`TCP_USER_TIMEOUT`, tcp(7)). It is reset when it is dropped, also when this process is killed.
     pub fn restore(&self, checkpoint: &Checkpoint, idle: Duration) -> io::Result<TcpStream> {
         let mut here = checkpoint.clone();
         here.local = self.address.into();
-        let stream = std::net::TcpStream::from(restore(&here)?);
+        let stream = std::net::TcpStream::from(restore_dropping_all(&here)?);
         let socket = SockRef::from(&stream);
         socket.set_linger(Some(Duration::ZERO))?;
         socket.set_tcp_user_timeout(Some(idle))?;

@@ -36,12 +36,13 @@ pub struct HandedConnection<S: Server> {
 }
 
 impl<S: Server> HandedConnection<S> {
-    pub fn new(client: ClientConnection, permit: OwnedSemaphorePermit) -> Self {
+    /// Detached, with this state.
+    pub fn new(client: ClientConnection, checkpoint: Box<Checkpoint>, permit: OwnedSemaphorePermit) -> Self {
         Self {
             client,
             state: S::State::default(),
             reported: 0,
-            checkpoint: None,
+            checkpoint: Some(checkpoint),
             _place: permit,
         }
     }
@@ -75,17 +76,17 @@ impl<S: Server> HandedConnection<S> {
     }
 }
 
-/// Connections that wait for the front's decision. They are detached or undetachable. Dropping a detached one closes it
-/// silently.
-pub struct ReturnedConnections<S: Server>(Mutex<HashMap<u64, HandedConnection<S>>>);
+/// Connections that wait for the front's decision: handed over and not served yet, returned, or undetachable. Dropping a
+/// detached one closes it silently.
+pub struct WaitingConnections<S: Server>(Mutex<HashMap<u64, HandedConnection<S>>>);
 
-impl<S: Server> Default for ReturnedConnections<S> {
+impl<S: Server> Default for WaitingConnections<S> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<S: Server> ReturnedConnections<S> {
+impl<S: Server> WaitingConnections<S> {
     pub fn take(&self, id: u64) -> Option<HandedConnection<S>> {
         self.lock().remove(&id)
     }
@@ -94,7 +95,7 @@ impl<S: Server> ReturnedConnections<S> {
         self.lock().drain().map(|(_, handed)| handed).collect()
     }
 
-    fn put(&self, id: u64, handed: HandedConnection<S>) {
+    pub fn put(&self, id: u64, handed: HandedConnection<S>) {
         self.lock().insert(id, handed);
     }
 
@@ -107,7 +108,7 @@ impl<S: Server> ReturnedConnections<S> {
 pub struct FrontHandle<S: Server> {
     pub id: u64,
     pub front: Sender,
-    pub returned: Arc<ReturnedConnections<S>>,
+    pub waiting: Arc<WaitingConnections<S>>,
 }
 
 impl<S: Server> FrontHandle<S> {
@@ -146,10 +147,10 @@ impl<S: Server> FrontHandle<S> {
 
     async fn await_front(&self, handed: HandedConnection<S>, payload: Payload) {
         // Before the front can reply.
-        self.returned.put(self.id, handed);
+        self.waiting.put(self.id, handed);
         self.send(payload);
         if self.front.is_closed() {
-            if let Some(handed) = self.returned.take(self.id) {
+            if let Some(handed) = self.waiting.take(self.id) {
                 handed.end().await;
             }
         }
@@ -258,9 +259,7 @@ mod tests {
         let permit = Arc::new(Semaphore::new(1)).acquire_owned().await;
         let ends = [stream.peer_addr(), stream.local_addr()].map(|end| end.expect("an address"));
         let client = ClientConnection::new(stream, ends, Vec::new(), Duration::from_secs(1));
-        let mut handed = HandedConnection::new(client, permit.expect("one place"));
-        handed.checkpoint = Some(Box::new(checkpoint));
-        handed
+        HandedConnection::new(client, Box::new(checkpoint), permit.expect("one place"))
     }
 
     #[tokio::test]

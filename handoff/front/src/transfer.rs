@@ -137,32 +137,32 @@ impl<'a> Transfer<'a> {
         let installed = self.links.switch.install(rule);
         // The request to the switch is sent now, and the reply arrives meanwhile.
         yield_now().await;
-        let parted = detach(self.stream, bytes);
-        let is_installed = installed.await;
-        let before = match parted {
-            Ok(checkpoint) => {
-                self.checkpoint = Some(checkpoint.clone());
-                if !is_installed {
-                    HandoffError::Switch
-                } else if is_unchanged(self.stream, &checkpoint).unwrap_or(false) {
-                    return self.hand(to, rule, checkpoint, bytes).await;
-                } else {
-                    HandoffError::TooLate
-                }
-            }
-            Err(parting) => HandoffError::Detach(parting),
+        let checkpoint = match detach(self.stream, bytes) {
+            Ok(checkpoint) => checkpoint,
+            Err(parting) => return Err(self.not_handed(HandoffError::Detach(parting), rule).await),
         };
-        self.links.switch.remove(rule).await;
-        Err(StepError::NotHanded(before))
+        self.checkpoint = Some(checkpoint.clone());
+        let may_serve = async {
+            if !installed.await {
+                return Err(HandoffError::Switch);
+            }
+            if !self.is_still_unchanged() {
+                return Err(HandoffError::TooLate);
+            }
+            Ok(())
+        };
+        self.hand(to, rule, checkpoint, bytes, may_serve).await
     }
 
-    /// The rule is installed, and no socket receives or sends for the connection.
+    /// No socket receives or sends for the connection. While the switch is waited for, the back end restores it; only then
+    /// it serves it: without a rule its answer would be lost, and the front could not relay what is served already.
     async fn hand(
-        &mut self,
+        &self,
         to: usize,
         rule: Rule,
         checkpoint: Checkpoint,
         bytes: &[u8],
+        may_serve: impl Future<Output = Result<(), HandoffError>>,
     ) -> Result<HandedOver, StepError> {
         let hand = Payload::HandOver {
             checkpoint: Box::new(checkpoint),
@@ -170,9 +170,14 @@ impl<'a> Transfer<'a> {
         };
         let id = self.links.number();
         let Some(mut remote) = self.links.back_ends[to].hand(id, hand) else {
-            self.links.switch.remove(rule).await;
-            return Err(StepError::NotHanded(HandoffError::BackEnd));
+            return Err(self.not_handed(HandoffError::BackEnd, rule).await);
         };
+        if let Err(error) = may_serve.await {
+            // The reply is of no interest: its socket there has taken nothing.
+            remote.send(Payload::Release);
+            return Err(self.not_handed(error, rule).await);
+        }
+        remote.send(Payload::Serve);
         // Without a time limit: a busy back end is no reason to reset a client, and a dead one ends the session.
         match remote.next().await {
             Some(Payload::Accepted) => Ok(HandedOver {
@@ -184,8 +189,7 @@ impl<'a> Transfer<'a> {
             }),
             Some(Payload::Rejected(rejection)) => {
                 tracing::warn!("{} rejects a connection: {rejection}", rule.back_end);
-                self.links.switch.remove(rule).await;
-                Err(StepError::NotHanded(HandoffError::BackEnd))
+                Err(self.not_handed(HandoffError::BackEnd, rule).await)
             }
             // It may have taken it over all the same.
             _ => {
@@ -193,6 +197,12 @@ impl<'a> Transfer<'a> {
                 Err(StepError::MaybeHanded(HandoffError::BackEnd, rule))
             }
         }
+    }
+
+    /// No back end serves the connection. The rule is removed, whether or not it was confirmed.
+    async fn not_handed(&self, error: HandoffError, rule: Rule) -> StepError {
+        self.links.switch.remove(rule).await;
+        StepError::NotHanded(error)
     }
 
     /// Follows the connection from back end to back end, until it is closed or back here.
@@ -298,16 +308,14 @@ impl<'a> Transfer<'a> {
     }
 
     /// From one back end to another one.
-    async fn move_to(&mut self, to: usize, bytes: &[u8]) -> Result<HandedOver, StepError> {
+    async fn move_to(&self, to: usize, bytes: &[u8]) -> Result<HandedOver, StepError> {
         let rule = self.rule(to);
         let Some(checkpoint) = self.checkpoint.clone() else {
             return Err(StepError::NotHanded(HandoffError::BackEnd));
         };
-        if !self.links.switch.install(rule).await {
-            self.links.switch.remove(rule).await;
-            return Err(StepError::NotHanded(HandoffError::Switch));
-        }
-        self.hand(to, rule, checkpoint, bytes).await
+        let installed = self.links.switch.install(rule);
+        let may_serve = async { installed.await.then_some(()).ok_or(HandoffError::Switch) };
+        self.hand(to, rule, checkpoint, bytes, may_serve).await
     }
 
     /// Restores it in a socket here. Only then the rule is removed: until then only sockets that drop everything get the

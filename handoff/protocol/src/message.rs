@@ -23,13 +23,16 @@ pub enum Payload {
         /// The last message of the peer's that the sender received.
         acknowledged: u64,
     },
-    /// Front to back end: serve this connection.
+    /// Front to back end: restore this connection, and wait with it for [`Payload::Serve`] or [`Payload::Release`].
     HandOver {
         /// As the front had it, with the front's addresses.
         checkpoint: Box<Checkpoint>,
         /// The bytes of the request received so far, which are acknowledged.
         bytes: Vec<u8>,
     },
+    /// Front, about a connection that it has handed over: the switch has the rule, serve it. The reply is
+    /// [`Payload::Accepted`].
+    Serve,
     /// Back end: it has taken the connection over.
     Accepted,
     /// Back end or switch: it has not, or the rule is not installed.
@@ -57,7 +60,8 @@ pub enum Payload {
     Keep,
     /// Front, about an undetachable connection: close it, the next request is not for this back end.
     Close,
-    /// Front, about a returned connection: the front has it. The reply is [`Payload::Done`] or [`Rejection::Late`].
+    /// Front, about a returned connection, or one that is not to be served: the front has it. The reply is
+    /// [`Payload::Done`] or [`Rejection::Late`].
     Release,
     /// Back end: it is about to stop; it takes no more connections.
     Draining,

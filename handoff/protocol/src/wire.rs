@@ -7,7 +7,7 @@ use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
 use crate::message::{Message, Payload, Rejection, Rule};
 
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 // Offsets; the length counts what follows it.
 const LENGTH: usize = 4;
@@ -44,6 +44,7 @@ const DONE: u8 = 13;
 const UNDETACHABLE: u8 = 14;
 const CLOSE: u8 = 15;
 const DRAINING: u8 = 16;
+const SERVE: u8 = 17;
 
 /// Why bytes are no message. The connection must then be closed, since the beginning of the next message is unknown.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -102,6 +103,7 @@ fn payload(kind: u8, body: &[u8]) -> Result<Option<Payload>, ParseError> {
     match kind {
         HELLO => Ok(count(body).map(|acknowledged| Payload::Hello { acknowledged })),
         HEARTBEAT => Ok(count(body).map(|acknowledged| Payload::Heartbeat { acknowledged })),
+        SERVE => alone(Payload::Serve),
         ACCEPTED => alone(Payload::Accepted),
         RELEASE => alone(Payload::Release),
         DRAINING => alone(Payload::Draining),
@@ -200,6 +202,7 @@ impl Payload {
             Self::Hello { .. } => HELLO,
             Self::Heartbeat { .. } => HEARTBEAT,
             Self::HandOver { .. } => HAND_OVER,
+            Self::Serve => SERVE,
             Self::Accepted => ACCEPTED,
             Self::Rejected(_) => REJECTED,
             Self::Returned { .. } => RETURNED,

@@ -65,12 +65,13 @@ fn cases() -> Vec<(u8, Payload, Vec<u8>)> {
         (14, undetachable, [&five[..], b"GET"].concat()),
         (15, Payload::Close, vec![]),
         (16, Payload::Draining, vec![]),
+        (17, Payload::Serve, vec![]),
     ]
 }
 
 fn bytes(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(18 + body.len()).expect("small");
-    let head = [4, kind, 0, 0, 0, 0, 0, 0, 3, 9, 0, 0, 0, 0, 0, 0, 1, 4];
+    let head = [5, kind, 0, 0, 0, 0, 0, 0, 3, 9, 0, 0, 0, 0, 0, 0, 1, 4];
     [&length.to_be_bytes()[..], &head, body].concat()
 }
 
@@ -126,7 +127,7 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 
 #[test]
 fn what_is_not_known_is_refused_by_name() {
-    assert_eq!(parse(&bytes(17, &[])), Err(ParseError::Kind(17)));
+    assert_eq!(parse(&bytes(18, &[])), Err(ParseError::Kind(18)));
     let mut other = bytes(1, &[0; 8]);
     other[4] = 2;
     assert_eq!(parse(&other), Err(ParseError::Version(2)));
