@@ -1,18 +1,16 @@
 """Accounts of a day as Prometheus metrics, with a bounded number of series (node_exporter's textfile collector)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
-
 from tributary.api.documents import Account
-from tributary.daemons.state_file import write_atomic
+from tributary.daemons import metrics
 
 OTHERS = "others"
 """The client that stands for those that have no series of their own."""
-_ALL_MAY_READ = 0o644
-_METRICS = (
+_METRICS = metrics.Metrics("tributary_accounts")
+_FIGURES = (
     ("received_bytes", "received", "Bytes from clients since midnight (UTC)."),
     ("sent_bytes", "sent", "Bytes to clients since midnight (UTC)."),
     ("connections", "connections", "Connections and requests that have ended since midnight (UTC)."),
@@ -30,14 +28,11 @@ def bounded(accounts: Sequence[Account], most: int) -> list[Account]:
 
 def write(file: Path, accounts: Iterable[Account], labels: Sequence[str], now: float) -> None:
     """Write what they come to by ``labels``; ``now`` in seconds since 1970. Raises CommandError, exit 71."""
-    registry = CollectorRegistry()
-    gauges = [
-        (Gauge(f"tributary_accounts_{name}", text, labels, registry=registry), attribute)
-        for name, attribute, text in _METRICS
-    ]
+    sums: defaultdict[str, Counter[metrics.Labels]] = defaultdict(Counter)
     for each in accounts:
-        values = [getattr(each, label) or "" for label in labels]
-        for gauge, attribute in gauges:
-            gauge.labels(*values).inc(getattr(each, attribute))
-    Gauge("tributary_accounts_time_seconds", "When they were added up, since 1970.", registry=registry).set(now)
-    write_atomic(file, generate_latest(registry), _ALL_MAY_READ)
+        values = tuple(getattr(each, label) or "" for label in labels)
+        for name, attribute, _ in _FIGURES:
+            sums[name][values] += getattr(each, attribute)
+    gauges = [_METRICS.gauge(name, text, tuple(labels), sums[name].items()) for name, _, text in _FIGURES]
+    time = _METRICS.gauge("time_seconds", "When they were added up, since 1970.", (), [((), now)])
+    metrics.write(file, [*gauges, time])

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from tributary.daemons.state_file import write_atomic
 
 Labels = tuple[str, ...]
 Values = Iterable[tuple[Labels, float]]
@@ -34,6 +37,11 @@ class Metrics:
 def page(metrics: Iterable[Metric]) -> bytes:
     """The text format 0.0.4."""
     return generate_latest(_Page(list(metrics)))
+
+
+def write(file: Path, metrics: Iterable[Metric]) -> None:
+    """Write it for node_exporter's textfile collector; raises CommandError, exit 71."""
+    write_atomic(file, page(metrics), mode=0o644)
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,21 @@ Not http.server in a thread: that one waits for a silent client for ever, or tak
 would have to be copied for it.
 """
 
-import errno
-import socket
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from tributary.closing import Closing
+from tributary.daemons.listener import listener
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.request_server import CONNECTIONS, Server
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError
 from tributary.settings.hosts import Target
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""
 _END = b"\r\n\r\n"
-_LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
-"""IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the daemon, as that of a LAN does."""
 _TEXT = "text/plain; charset=utf-8"
 _PAGE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -70,20 +67,9 @@ def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "
 
 def server(where: Target, clock: Callable[[], float] = time.monotonic) -> Server:
     """The daemon's listener; raises CommandError, exit 75, if the port is taken."""
-    address, family = str(where.address), socket.AF_INET6 if where.address.version == 6 else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(*_LATER[family], 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        listener.bind((address, where.port))
-        listener.listen(CONNECTIONS)
-    except OSError as error:
-        listener.close()
-        code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
-        raise CommandError(code, f"cannot listen for metrics on {address} port {where.port}: {error}") from error
-    return Server(listener, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
+    address = str(where.address)
+    made = listener(address, where.port, CONNECTIONS, is_dual=address == "::", of=" for metrics")
+    return Server(made, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
 
 
 class MovingServer(Closing):

@@ -1,4 +1,6 @@
+import errno
 import http.client
+import os
 import selectors
 import socket
 import threading
@@ -134,6 +136,15 @@ def test_an_address_that_comes_later_is_listened_on(address: str) -> None:
 def test_a_port_that_is_taken_is_a_failure(server: Server) -> None:
     with command_error(Exit.IN_USE), listen(at(*server.address)):
         pass
+
+
+def test_a_kernel_without_ipv6_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_arguments: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr(socket, "socket", refuses)
+    with command_error(Exit.SYSTEM, "cannot listen for metrics on [::1]:9464: Address family not"):
+        listen(at("::1", 9464))
 
 
 @pytest.mark.parametrize(
