@@ -3,14 +3,14 @@
 All raise CommandError, exit 69, where the part does not run.
 """
 
-import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
 
+from tributary.api import fleet_file
 from tributary.api.parts import BackEnd, Fleet, HandOff, Overlay
-from tributary.api.places import FLEET_FILE, OVERLAY
+from tributary.api.places import OVERLAY
 from tributary.daemons.control import Silent
 from tributary.daemons.text import plural
 from tributary.settings.errors import CommandError, Exit
@@ -19,8 +19,6 @@ _METRICS = "127.0.0.1", 9465
 """Where a converter serves its metrics that the playbook has set up."""
 _TIMEOUT = 2.0
 _LONGEST = 4 << 20
-_FRESH = 60.0
-"""Seconds; the program that announces writes every two, and waits for BIRD for ten."""
 _SAMPLE = re.compile(r'^tributary_converter_(\w+)(?:\{(?:\w+="([^"]*)")?\})? (\d+)$', re.MULTILINE)
 """One without a label or with one."""
 
@@ -60,15 +58,15 @@ def read_front(samples: Samples) -> HandOff | None:
 
 def fleet() -> Fleet:
     """Whether this gateway is announced."""
+    status = fleet_file.read(time.time())
+    if status is None:
+        raise CommandError(Exit.UNAVAILABLE, "no tributary-anycast runs here")
+    if not status:
+        raise CommandError(Exit.UNAVAILABLE, f"{fleet_file.FILE} is old: tributary-anycast does not run")
     try:
-        told = json.loads(FLEET_FILE.read_bytes())
-        if not 0 <= time.time() - told.pop("time") < _FRESH:
-            raise CommandError(Exit.UNAVAILABLE, f"{FLEET_FILE} is old: tributary-anycast does not run")
-        return Fleet.model_validate({**told, "connections": _open_connections()})
-    except FileNotFoundError as error:
-        raise CommandError(Exit.UNAVAILABLE, "no tributary-anycast runs here") from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CommandError(Exit.UNAVAILABLE, f"{FLEET_FILE} cannot be read ({type(error).__name__})") from error
+        return Fleet.model_validate({**status, "connections": _open_connections()})
+    except ValueError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"{fleet_file.FILE} cannot be read ({type(error).__name__})") from error
 
 
 def _open_connections() -> int | None:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from doctor import data_integrity, fleet, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding, State
+from tributary.api import fleet_file
 from tributary.kernel import sysctl
 from tributary.kernel.mptcp_switch import SWITCH
 from tributary.kernel.process import output
@@ -65,7 +66,9 @@ def own_role() -> Role:
 
 
 def examine(role: Role, names: Sequence[str]) -> list[Finding]:
-    """The findings of these checks of the role."""
+    """The findings of these checks of the role, for all of which sockets and units are listed once."""
+    _units.cache_clear()
+    _listening.cache_clear()
     known = checks(role)
     return [_named(finding, name) for name in names for finding in _found(name, known[name])]
 
@@ -98,7 +101,7 @@ def _multipath() -> Iterator[Finding]:
     switch = sysctl.read(SWITCH)
     yield multipath.judge_switch(switch)
     if switch is not None:
-        yield from multipath.judge_counters(multipath.parse_counters(Path("/proc/net/netstat").read_text()))
+        yield from multipath.judge_counters(data_integrity.read())
         yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
 
 
@@ -127,20 +130,26 @@ def _endpoints() -> Iterator[Finding]:
 
 
 def _listeners() -> Iterator[Finding]:
-    units = services.units()
+    units = _units()
     yield from services.judge_listeners(_listening(), units, services.sockets(units))
 
 
 def _fleet() -> Iterator[Finding]:
-    status = fleet.read()
-    if status is not None or services.units().get(fleet.UNIT):
-        yield fleet.judge(status, time.time())
+    status = fleet_file.read(time.time())
+    if status is not None or _units().get(fleet.UNIT):
+        yield fleet.judge(status)
 
 
 def _console() -> Iterator[Finding]:
-    yield from services.judge_console(_listening(), enabled=services.units().get(services.CONSOLE, False))
+    yield from services.judge_console(_listening(), enabled=_units().get(services.CONSOLE, False))
 
 
+@cache
+def _units() -> Mapping[str, bool]:
+    return services.units()
+
+
+@cache
 def _listening() -> list[services.Listener]:
     return services.parse_listeners(_printed("ss", "-Htlnp"), _printed("ss", "-HlnpM"))
 
@@ -152,7 +161,7 @@ def _firewall() -> Iterator[Finding]:
     ruleset = services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset"))
     enabled = False
     with suppress(CommandError):  # what is dropped is known also where the service manager does not answer
-        enabled = services.units().get(services.FIREWALL, False)
+        enabled = _units().get(services.FIREWALL, False)
     yield services.judge_firewall(ruleset, enabled=enabled)
     yield from services.judge_guard(_listening(), ruleset)
 

@@ -1,27 +1,16 @@
 """Whether a node of a fleet is announced to routers, by what ``tributary-anycast run`` writes (docs/fleet.md)."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from doctor.findings import Finding, State, ok
-from tributary.api.places import FLEET_FILE
 
 UNIT = "tributary-anycast"
-_FRESH = 60.0  # seconds
 
 
-def read() -> Mapping[str, Any] | None:
-    """What it has written last; None where it has not, or has ended."""
-    try:
-        return dict(json.loads(FLEET_FILE.read_bytes()))
-    except FileNotFoundError:
-        return None
-
-
-def judge(status: Mapping[str, Any] | None, now: float) -> Finding:
-    """Nobody but an administrator, or an upgrade, withdraws a node for long; ``now`` in seconds since 1970."""
-    if status is None or not 0 <= now - status["time"] < _FRESH:
+def judge(status: Mapping[str, Any] | None) -> Finding:
+    """Nobody but an administrator, or an upgrade, withdraws a node for long; ``status`` of tributary.api.fleet_file."""
+    if not status:
         return _wrong("nothing is announced: it does not run", UNIT)
     if status["announced"] is None:
         return _wrong("BIRD does not answer", "bird")
@@ -30,7 +19,7 @@ def judge(status: Mapping[str, Any] | None, now: float) -> Finding:
         return Finding(UNIT, State.NOTE, f"withdrawn: drained ({status['drained']})", advice=advice)
     if not status["answers"]:
         return Finding(UNIT, State.WRONG, "withdrawn: a proxy does not answer")
-    if not status.get("heard", True):
+    if not status["heard"]:
         advice = "`birdc show protocols` says why, such as a wrong password or AS"
         return Finding(UNIT, State.WRONG, "not announced: no router hears it", advice=advice)
     return ok(UNIT, "announced to a router")

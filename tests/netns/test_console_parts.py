@@ -24,7 +24,7 @@ from tests.netns.handoff_world import needs_tools as needs_handoff
 from tests.netns.overlay_world import Overlay, until
 from tests.netns.world import eventually, needs
 from tributary.api.console import Look
-from tributary.api.places import FLEET_FILE
+from tributary.api.fleet_file import FILE as FLEET_FILE
 from tributary.daemons.state_file import write_atomic
 from tributary.paths import ROOT
 

@@ -8,6 +8,7 @@ import pytest
 
 from command import parts
 from tests.refusals import command_error
+from tributary.api import fleet_file
 from tributary.api.parts import Fleet
 from tributary.settings.errors import Exit
 
@@ -62,7 +63,7 @@ def test_a_gateway_is_announced_or_says_why_not(
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(parts, "FLEET_FILE", tmp_path / "status.json")
+    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
     return tmp_path / "status.json"
 
 

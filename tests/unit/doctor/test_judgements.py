@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from doctor.findings import Finding, State, fixes, ok
 from doctor.links import Access
 from doctor.path import Outcome, Try
 from doctor.services import Listener
+from tributary.api import fleet_file
 from tributary.kernel import sysctl
 
 FILE = Path("kernel-config/90-tributary.conf")
@@ -301,9 +303,17 @@ FLEET = {"time": 1000.0, "announced": True, "drained": None, "answers": True, "h
     ],
 )
 def test_a_node_of_a_fleet_is_announced_unless_somebody_has_drained_it(
-    changed: Mapping[str, Any] | None, now: float, state: str, told: str
+    changed: Mapping[str, Any] | None,
+    now: float,
+    state: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    finding = fleet.judge(None if changed is None else {**FLEET, **changed}, now)
+    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
+    if changed is not None:
+        fleet_file.FILE.write_text(json.dumps({**FLEET, **changed}))
+    finding = fleet.judge(fleet_file.read(now))
     assert (states(finding), finding.message.endswith(told)) == ([state], True)
 
 
