@@ -1,15 +1,12 @@
 """The command line of the home router's daemon."""
 
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from time import time
-
-from pydantic import BaseModel
 
 from router.settings import Multipath, Wan, read
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
+from tributary.settings.files import described
 from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
@@ -91,14 +88,8 @@ def _settings() -> str:
         ("[metrics]", Metrics),
     )
     return "settings (TOML; an unknown key is refused):\n" + "\n".join(
-        line for title, model in tables for line in (f"  {title}", *_keys(model))
+        f"  {title}\n{described(model, '    ')}" for title, model in tables
     )
-
-
-def _keys(model: type[BaseModel]) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        text = f"{name}: {field.title}. {field.description}"
-        yield textwrap.fill(text, 118, initial_indent="    ", subsequent_indent="        ")
 
 
 def _run(settings: Path, state_directory: Path | None, dry_run: bool, log: str) -> None:
@@ -118,7 +109,7 @@ def _run(settings: Path, state_directory: Path | None, dry_run: bool, log: str) 
 def _plan(settings: Path, state_directory: Path | None) -> None:
     asked = read(settings)
     # Not at the top: the other commands do not read the kernel's state.
-    from router.kernel_client import KernelClient
+    from router import kernel_client
     from router.links.usage_file import UsageFile
     from router.shaping.model import Kind, command
     from router.shaping.shaper import LinkShapers
@@ -126,8 +117,7 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
     from router.state.reconciler import Reconciler
     from tributary.kernel import clock
 
-    with KernelClient() as kernel:
-        observed = kernel.snapshot()
+    observed = kernel_client.snapshot()
     note = owned.RecordFile(_state(state_directory), directories.namespace()).load()
     reconciler = Reconciler(asked, note, UsageFile(directories.state(_USAGE)).load())
     decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())

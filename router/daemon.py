@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from router import kernel_client
 from router.api import Status
 from router.commands import Commands
 from router.debounce import Debounce
-from router.kernel_client import KernelClient, runs_a_program
+from router.kernel_client import runs_a_program
 from router.lan.npt import TABLE
 from router.lan.tables import LanTables
 from router.links.stall import Count, StallDetector
@@ -90,7 +91,6 @@ class Daemon:
         signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
         self._server = stack.enter_context(ROUTER.server())
         self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
-        self._kernel = stack.enter_context(KernelClient())
         self._store = RecordFile(options.state, directories.namespace())
         self._saved = self._store.load(to_log(self._log))
         self._reconciler = Reconciler(settings, self._saved, self._usage_file.load(to_log(self._log)))
@@ -139,7 +139,6 @@ class Daemon:
 
     @property
     def status(self) -> str:
-        """How many links are up."""
         links = self._reconciler.links
         return f"{sum(link.reason is None for link in links)} of {len(links)} links up"
 
@@ -229,7 +228,7 @@ class Daemon:
 
     def _reconcile(self) -> None:
         self._debounce.reset()
-        observed = self._kernel.snapshot()
+        observed = kernel_client.snapshot()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
         # As `nft flush ruleset` does.
         if self._reconciler.has_translation and nft.listed(f"inet {TABLE}") is None:
@@ -278,11 +277,11 @@ class Daemon:
                 if needs_record(operation) and not is_saved:
                     raise CommandError(Exit.SYSTEM, "postponed, since what is owned cannot be saved")
                 if not runs_a_program(operation):
-                    self._kernel.apply(operation)
+                    kernel_client.apply(operation)
                 elif timed_out:
                     raise CommandError(Exit.SYSTEM, "postponed, since an earlier program timed out")
                 else:
-                    self._aside(partial(self._kernel.apply, operation))
+                    self._aside(partial(kernel_client.apply, operation))
                 self._log.event("applied", command=text)
             except (OSError, CommandError) as error:
                 timed_out |= isinstance(error, TimedOut)
@@ -394,12 +393,12 @@ class Daemon:
     def _remove_all(self) -> None:
         """Removes all that is owned; raises CommandError, exit 71, at the end if something is left."""
         errors: list[str] = []
-        observed = self._kernel.snapshot()
+        observed = kernel_client.snapshot()
         self._shapers.remove_all(observed, lambda operation, why: errors.append(f"{operation}: {why}") if why else None)
         errors += self._lan.remove()
         for operation in self._reconciler.removal(observed):
             try:
-                self._kernel.apply(operation)
+                kernel_client.apply(operation)
             except (OSError, CommandError) as error:
                 errors.append(f"{command(operation, self._names)}: {_reason(error)}")
         if errors:

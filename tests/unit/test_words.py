@@ -53,7 +53,7 @@ FORMER: dict[str, dict[str, str]] = {
     "router": COMMON
     | {
         "CPE|cpe": "router",
-        "Door|door": "KernelClient",
+        "Door|door": "kernel_client",
         "[Kk]eeper": "Reconciler",
         "[Ll]eg": "GatewayTunnels",
         "[Ss]cout": "FailbackMonitor",

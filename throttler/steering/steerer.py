@@ -4,13 +4,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
 
 from throttler.policy.values import SteeringMode
 from throttler.service.status import SteeringStatus
 from throttler.steering.decider import Change, Decider, PathOf
 from tributary.kernel import mptcp_pm, mptcp_switch
-from tributary.kernel.netlink import ACK, GENERIC, family, kept
 from tributary.mptcp import sockets
 from tributary.settings.privacy import Privacy
 
@@ -61,7 +59,6 @@ class Steerer:
 
     @property
     def status(self) -> SteeringStatus:
-        """For reports."""
         decider = self._decider
         counts = {str(kind): count for kind, count in sorted(decider.counts.items())}
         return SteeringStatus(str(self._mode), decider.steered, len(decider.learned), counts)
@@ -72,11 +69,9 @@ class Steerer:
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """A change that the kernel refuses is seen in the next reading."""
-        link = kept(GENERIC)
         for change in changes:
-            body = mptcp_pm.priority_body(change.token, change.subflow, change.backup)
             with suppress(OSError):
-                link.ask(_family(), body, ACK)
+                mptcp_pm.send(mptcp_pm.priority_body(change.token, change.subflow, change.backup))
 
 
 class Turns:
@@ -114,8 +109,3 @@ class Turns:
         """Use all paths again."""
         if self._mode is not SteeringMode.OFF:
             self._do(lambda: self._steerer.turn(SteeringMode.OFF)).result()
-
-
-@cache
-def _family() -> int:
-    return family(kept(GENERIC), mptcp_pm.FAMILY)[0]

@@ -3,13 +3,13 @@
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from ipaddress import ip_address
 
-from tributary.kernel.netlink import Malformed, Message, attribute, attributes
-from tributary.kernel.state import Endpoint, Flags, Limits, family
+from tributary.kernel.netlink import ACK, GENERIC, Malformed, Message, attribute, attributes, family, kept
+from tributary.kernel.state import FAMILIES, Endpoint, Flags, Limits
 from tributary.mptcp.four_tuple import FourTuple
 
-FAMILY = "mptcp_pm"
 _HEADER = struct.Struct("=BBxx")
 _VERSION = 1
 _NESTED = 0x8000
@@ -28,6 +28,17 @@ class Command(IntEnum):
 
 _ADDRESS, _ACCEPTED, _SUBFLOWS, _TOKEN, _REMOTE = 1, 2, 3, 4, 6  # MPTCP_PM_ATTR_*
 _FAMILY, _ID, _ADDRESS4, _ADDRESS6, _PORT, _FLAGS, _INTERFACE = range(1, 8)  # MPTCP_PM_ADDR_ATTR_*
+
+
+@cache
+def family_number() -> int:
+    """That of the kernel's family; raises CommandError, exit 69, if the kernel has no MPTCP."""
+    return family(kept(GENERIC), "mptcp_pm")[0]
+
+
+def send(body: bytes) -> None:
+    """Has the kernel do what ``body`` says; raises OSError."""
+    kept(GENERIC).ask(family_number(), body, ACK)
 
 
 def question(command: Command) -> bytes:
@@ -67,7 +78,7 @@ def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
     """Adds, changes or deletes an endpoint; the kernel deletes by id."""
     address = endpoint.address
     nested = (
-        attribute(_FAMILY, struct.pack("=H", family(address)))
+        attribute(_FAMILY, struct.pack("=H", FAMILIES[address.version]))
         + attribute(_ID, bytes([number]))
         + attribute(_ADDRESS4 if address.version == 4 else _ADDRESS6, address.packed)
         + attribute(_FLAGS, struct.pack("=I", endpoint.flags))
@@ -104,7 +115,7 @@ def _end(text: str, port: int) -> bytes:
     """An address and its port, which has this host's byte order here."""
     address = ip_address(text)
     return (
-        attribute(_FAMILY, struct.pack("=H", family(address)))
+        attribute(_FAMILY, struct.pack("=H", FAMILIES[address.version]))
         + attribute(_ADDRESS4 if address.version == 4 else _ADDRESS6, address.packed)
         + attribute(_PORT, struct.pack("=H", port))
     )

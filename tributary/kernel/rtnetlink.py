@@ -249,22 +249,15 @@ def _packets(found: Any) -> Address | Network | Mark | None:
     return None
 
 
-def addition(what: Route | Rule | OwnAddress) -> tuple[int, bytes]:
-    """Type and body of the message that adds it."""
-    kinds = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, OwnAddress: rtnl.RTM_NEWADDR}
-    return kinds[type(what)], _body_of(what)
-
-
-def removal(what: Route | Rule | OwnAddress) -> tuple[int, bytes]:
-    """Type and body of the message that removes it."""
-    kinds = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, OwnAddress: rtnl.RTM_DELADDR}
-    return kinds[type(what)], _body_of(what)
-
-
-def _body_of(what: Route | Rule | OwnAddress) -> bytes:
-    if isinstance(what, OwnAddress):
-        return address_body(what)
-    return route_body(what) if isinstance(what, Route) else rule_body(what)
+def request(what: Route | Rule | OwnAddress, adds: bool) -> tuple[int, bytes]:
+    """Type and body of the message that adds or removes it."""
+    match what:
+        case Route():
+            return rtnl.RTM_NEWROUTE if adds else rtnl.RTM_DELROUTE, route_body(what)
+        case Rule():
+            return rtnl.RTM_NEWRULE if adds else rtnl.RTM_DELRULE, rule_body(what)
+        case OwnAddress():
+            return rtnl.RTM_NEWADDR if adds else rtnl.RTM_DELADDR, address_body(what)
 
 
 def route_body(route: Route) -> bytes:

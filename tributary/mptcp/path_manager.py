@@ -16,6 +16,7 @@ from enum import IntEnum
 from itertools import islice
 
 from tributary.closing import Closing
+from tributary.kernel.mptcp_pm import family_number
 from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
 from tributary.mptcp.events import (
     AddressAnnounced,
@@ -90,17 +91,14 @@ class PathManager(Closing):
     def is_available() -> bool:
         """Whether the kernel has the family."""
         try:
-            with Netlink(GENERIC) as link:
-                family(link, _FAMILY)
+            return bool(family_number())
         except CommandError:
             return False
-        return True
 
     def close(self) -> None:
         self._link.close()
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._link.fileno()
 
     def events(self, most: int) -> Iterator[Event]:

@@ -1,6 +1,7 @@
 """Reads settings files: TOML in, a checked and frozen model out, or a one-line error."""
 
 import difflib
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,13 @@ class Settings(BaseModel):
     def written(self) -> dict[str, object]:
         """The keys that say something else than when they are left out, as they stand in a file."""
         return self.model_dump(exclude_defaults=True, mode="json")
+
+
+def described(model: type[BaseModel], margin: str) -> str:
+    """What each key is for, and what it takes, in lines for a command's help."""
+    texts = (f"{name}: {field.title}. {field.description}" for name, field in model.model_fields.items())
+    wrapper = textwrap.TextWrapper(118, initial_indent=margin, subsequent_indent=f"{margin}    ")
+    return "\n".join(map(wrapper.fill, texts))
 
 
 def _accepted(name: str, field: FieldInfo) -> str | None:
