@@ -124,7 +124,7 @@ def _make(link: str, change: Change, settings: Path, save: bool) -> None:
     name = f"{change.key}-{link}"
     if change.value is None:
         steering.forget(settings, name)
-    steering.set_link(link, change.key, change.value)
+    ROUTER.ask("set-link", link=link, key=change.key, value=change.value)
     if change.value is not None and save:
         steering.save(settings, name, f"[wan.{link}]", {change.key: change.value})
 

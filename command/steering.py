@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from command.mapping import LIMIT
-from tributary.api.places import ROUTER, THROTTLER
+from tributary.api.places import THROTTLER
 from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
@@ -26,16 +26,6 @@ def limit(path: str, rate: PositiveRate | None) -> None:
         THROTTLER.ask("unset", rule=limit_name(path))
     else:
         THROTTLER.ask("set", rule=limit_rule(path, rate), last=False)
-
-
-def set_link(link: str, key: str, value: str | None) -> None:
-    """Change ``key`` of a link of the running router; None: what the settings say."""
-    ROUTER.ask("set-link", link=link, key=key, value=value)
-
-
-def set_bypass(match: str, to: str | None) -> None:
-    """Have the running router lead new connections of a device, or to a network, past the tunnels; None: no more."""
-    ROUTER.ask("set-bypass", match=match, to=to)
 
 
 def save(settings: Path, name: str, table: str, keys: Mapping[str, str]) -> None:

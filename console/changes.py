@@ -4,13 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from command import box, mapping, steering
 from console import fixes
 from console.journal import ACCESS, STATE, TO, Book, Change
 from tributary.api.console import Entry, Fixed
-from tributary.api.places import GATEWAY
+from tributary.api.places import GATEWAY, ROUTER
+from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
 
@@ -52,9 +54,9 @@ class Subject:
         if self.kind == "path":
             steering.limit(self.name, None if value is None else PositiveRate.parse(value))
         elif self.kind == "bypass":
-            steering.set_bypass(self.name, value)
+            ROUTER.ask("set-bypass", match=self.name, to=value)
         else:
-            steering.set_link(self.name, self.key, value)
+            ROUTER.ask("set-link", link=self.name, key=self.key, value=value)
 
     def written(self, text: str) -> str:
         """A value as the daemons write it."""
@@ -124,21 +126,21 @@ class Changes:
             return await asyncio.to_thread(self._fix, who, name)
 
     def _fix(self, who: str, name: str) -> Fixed:
+        became = partial(Change, f"check {name}", STATE, "wrong")
         try:
             fixed = fixes.ask(name)
-        except fixes.Unanswered as unknown:
-            if note := self._note_fix(who, name, _NOT_KNOWN):
+        except Silent as unknown:
+            if note := self._noted(who, became(_NOT_KNOWN)):
                 raise CommandError(unknown.code, f"{unknown}; {note}") from unknown
             raise
         if not fixed.ran:
             return fixed
-        note = self._note_fix(who, name, "wrong" if fixed.left else _NOT_KNOWN if fixed.notes else "ok")
+        note = self._noted(who, became("wrong" if fixed.left else _NOT_KNOWN if fixed.notes else "ok"))
         # What was run is shown, whatever became of the journal.
         return fixed.model_copy(update={"notes": (*fixed.notes, note)}) if note else fixed
 
-    def _note_fix(self, who: str, name: str, after: str) -> str | None:
-        """Write a check's state after a fix into the journal; what is wrong with that, None if nothing is."""
-        change = Change(f"check {name}", STATE, "wrong", after)
+    def _noted(self, who: str, change: Change) -> str | None:
+        """Write a change that was made into the journal; what is wrong with that, None if nothing is."""
         self._tell(who, change)
         try:
             self._book.add(who, change, time.time())
@@ -153,12 +155,9 @@ class Changes:
 
     def _change_access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
         answer = GATEWAY.ask(command, name=name)
-        self._tell(who, change)
         # A secret that was made is shown, whatever became of the journal.
-        try:
-            self._book.add(who, change, time.time())
-        except CommandError as error:
-            answer["notes"].append(f"not in the journal: {error}")
+        if note := self._noted(who, change):
+            answer["notes"].append(note)
         return answer
 
     def _make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None) -> Entry | None:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from tributary.api.console import Fixed
 from tributary.api.places import FIXES
+from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError, Exit
 
 _PATIENCE = 55.0
@@ -14,16 +15,9 @@ _PATIENCE = 55.0
 _LONGEST = 1 << 20
 
 
-class Unanswered(CommandError):
-    """The doctor was asked, and may have run commands: no answer of it could be read. Exit 69."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Exit.UNAVAILABLE, message)
-
-
 def ask(name: str) -> Fixed:
     """Have it fix what has this ``fix_name``; raises the CommandError that it reports, exit 69 where it is away,
-    Unanswered without an answer.
+    Silent where it was asked, and may have run commands, and no answer of it could be read.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE)
@@ -42,18 +36,18 @@ def _answer(connection: socket.socket, name: str) -> bytes:
             return answers.read(_LONGEST)
     except TimeoutError as error:
         late = f"the doctor has not answered within {_PATIENCE:g} s, and goes on: its findings will tell"
-        raise Unanswered(late) from error
+        raise Silent(late) from error
     except OSError as error:
-        raise Unanswered(f"the connection to the doctor broke: {error.strerror}") from error
+        raise Silent(f"the connection to the doctor broke: {error.strerror}") from error
 
 
 def _read(answer: bytes) -> Fixed:
     if not answer:
-        raise Unanswered("the doctor has closed the connection: too many ask at once, or it failed")
+        raise Silent("the doctor has closed the connection: too many ask at once, or it failed")
     try:
         document = json.loads(answer)
         if "failure" in document:
             raise CommandError(Exit(document["code"]), str(document["failure"]))
         return Fixed.model_validate(document)
     except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Unanswered("the doctor does not answer in words of this version") from error
+        raise Silent("the doctor does not answer in words of this version") from error

@@ -1,7 +1,6 @@
 """Serves the page: sockets, the web server and its bounds, the control socket."""
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -10,7 +9,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -34,14 +33,13 @@ from tributary.api.places import CONSOLE
 from tributary.daemons import notify
 from tributary.daemons.control import Request
 from tributary.daemons.control import Response as Answer
+from tributary.daemons.listener import listener
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import Server as ControlServer
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port, joined
 
 _BACKLOG, _THREADS, _TURN = 128, 4, 5.0
-_LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
-"""IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the console, as that of a LAN does."""
 _GONE = 30_000
 """Milliseconds after which a peer that acknowledges nothing is gone (TCP_USER_TIMEOUT, tcp(7))."""
 _END = 1
@@ -53,7 +51,6 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield
 
 
@@ -169,7 +166,7 @@ class Console:
         def answer(asked: Request) -> Answer:
             return self._status(api) if asked["command"] == "status" else self._answer(asked)
 
-        control.serve(lambda request, peer: CONSOLE.respond(request, peer, answer, unprivileged=("status",)))
+        control.serve(lambda request, peer: CONSOLE.respond(request, peer, answer))
 
     def _status(self, api: Api) -> Answer:
         uptime = round(time.monotonic() - self._started, 3)
@@ -194,8 +191,6 @@ class Console:
                 self._log.event("token removed", name=asked["name"])
             case "tokens":
                 return {"tokens": self._door.tokens}
-            case other:
-                raise CommandError(Exit.USAGE, f"the running console has no command {other!r}")
         return {}
 
 
@@ -245,34 +240,15 @@ def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.soc
     made = _inherited()
     try:
         for host, port in addresses if not made else ():
-            try:
-                made.append(_listener(host, port))
-            except OSError as error:
-                code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
-                why = os.strerror(error.errno or 0)
-                raise CommandError(code, f"cannot listen on {joined(host, port)}: {why}") from error
-        for listener in made:
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
+            made.append(listener(host, port, _BACKLOG))
+        for each in made:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
             # Who says nothing costs no descriptor (tcp(7)).
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENCE)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENCE)
         yield made
     finally:
         for each in made:
             each.close()
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with ExitStack() as undoing:
-        listener = undoing.enter_context(socket.socket(family, socket.SOCK_STREAM))
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(*_LATER[family], 1)
-        if family is socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-        undoing.pop_all()
-    return listener
 
 
 def _inherited() -> list[socket.socket]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
-from typing import Any
 
 from gateway import enrolment, report
 from gateway.tunnels import Gateway
@@ -19,7 +19,6 @@ from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.enrolment import text
 
-_UNPRIVILEGED, _STEERING = ("status", "routers"), ("enrol", "revoke")
 _PATIENCE = 5.0
 """Seconds to wait for another command that changes the routers: a browser does not wait for long."""
 _STOP = (signal.SIGTERM, signal.SIGINT)
@@ -37,11 +36,7 @@ def serve(gateway: Callable[[], Gateway], log: Log) -> None:
         ThreadPoolExecutor(1, "changes") as changes,
     ):
         service = _Service(gateway, looks, changes, log)
-
-        def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
-            return GATEWAY.respond(request, peer, service.answer, _UNPRIVILEGED, _STEERING)
-
-        Loop(signals, _STOP, {server: respond}, (), log).run(service)
+        Loop(signals, _STOP, {server: partial(GATEWAY.respond, handle=service.answer)}, (), log).run(service)
 
 
 class _Service:
@@ -63,18 +58,14 @@ class _Service:
         """The settings are read for each request."""
 
     def answer(self, asked: Request) -> "Future[bytes]":
-        """The answer to a request; raises CommandError for one that is not known."""
         known: dict[str, Callable[[Request], Response]] = {
             "status": self._status,
             "routers": self._routers,
             "enrol": self._enrol,
             "revoke": self._revoke,
         }
-        act = known.get(asked["command"])
-        if act is None:
-            raise CommandError(Exit.USAGE, f"the gateway's service has no command {asked['command']!r}")
-        thread = self._changes if asked["command"] in _STEERING else self._looks
-        return thread.submit(self._answered, act, asked)
+        thread = self._changes if asked["command"] in GATEWAY.steering else self._looks
+        return thread.submit(self._answered, known[asked["command"]], asked)
 
     def _status(self, _asked: Request) -> Response:
         files = list(self._gateway().state.routers.glob("*.toml"))

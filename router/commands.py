@@ -1,10 +1,10 @@
 """Answers requests of the control socket: the status at once, also while a program runs; all else in the next turn."""
 
 import json
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
 from router.api import Status
@@ -20,19 +20,12 @@ from tributary.settings.errors import CommandError, Exit
 
 
 class Router(Protocol):
-    """What the daemon does for requests."""
+    """What the daemon does for requests; ``take_...``: with what was set at run time."""
 
-    def reload(self) -> None:
-        """Reads the settings again; raises CommandError."""
-
-    def change_settings(self, settings: RouterSettings) -> None:
-        """Drops what was set at run time."""
-
-    def take_settings(self) -> None:
-        """Reconciles with what was set of links."""
-
-    def take_usage(self) -> None:
-        """Saves the usage, and reconciles with it."""
+    def reload(self) -> None: ...
+    def change_settings(self, settings: RouterSettings) -> None: ...
+    def take_settings(self) -> None: ...
+    def take_usage(self) -> None: ...
 
 
 class Commands:
@@ -50,6 +43,8 @@ class Commands:
     ) -> None:
         self._router, self._settings, self._lan, self._status = router, settings, lan, status
         self._usage, self._reload_in, self._log = usage, reload_in, log
+        self.respond = partial(ROUTER.respond, handle=self._answer)
+        """For the control socket's server."""
         self._waiting: list[tuple[Request, Future[bytes]]] = []
         self._is_ending = False
 
@@ -58,14 +53,7 @@ class Commands:
         """Whether requests are to be answered in the next turn."""
         return bool(self._waiting)
 
-    def respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        """For the control socket's server."""
-        return ROUTER.respond(
-            request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
-        )
-
     def turn(self) -> None:
-        """Answers the requests that wait."""
         waiting, self._waiting = self._waiting, []
         for asked, later in waiting:
             try:
@@ -106,8 +94,6 @@ class Commands:
             case "reload":
                 self._router.reload()
                 self._reload_in(None)
-            case other:
-                raise CommandError(Exit.USAGE, f"the running router daemon has no command {other!r}")
         return {}
 
     def _set_link(self, link: str, key: str, value: str | None) -> None:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from math import inf
-from typing import Any
 
 from overlay.reader import reading
 from tributary.api.parts import Overlay
-from tributary.api.places import OVERLAY, OVERLAY_COMMANDS
+from tributary.api.places import OVERLAY
 from tributary.daemons import metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
@@ -39,11 +39,7 @@ def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
         signals = stack.enter_context(caught(*_STOP))
         server = stack.enter_context(OVERLAY.server())
         reader = Reader(command, stack.enter_context(ThreadPoolExecutor(1, "reads")), log)
-
-        def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
-            return OVERLAY.respond(request, peer, reader.answer, OVERLAY_COMMANDS)
-
-        loop = Loop(signals, _STOP, {server: respond}, (), log)
+        loop = Loop(signals, _STOP, {server: partial(OVERLAY.respond, handle=reader.answer)}, (), log)
         if metrics:
             figures = stack.enter_context(metrics_server.server(metrics))
             # Not at the top: nothing else needs the library.
@@ -86,10 +82,7 @@ class Reader:
     def reload(self) -> None:
         """There are no settings."""
 
-    def answer(self, asked: Request) -> Response:
-        """The overlay; raises CommandError for another request."""
-        if asked["command"] not in OVERLAY_COMMANDS:
-            raise CommandError(Exit.USAGE, f"the overlay's reader has no command {asked['command']!r}")
+    def answer(self, _asked: Request) -> Response:
         return self.document.model_dump(mode="json")
 
     @property

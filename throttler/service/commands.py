@@ -35,9 +35,6 @@ from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
-UNPRIVILEGED = ("status", "sessions", "explain")
-STEERING = ("set", "unset", "preview")
-
 Feed = Callable[[Iterable[EngineEvent]], Plan]
 """Has the engine handle events, applies the plan, and returns it; raises StepFailed."""
 
@@ -81,8 +78,6 @@ class Commands:
             "reload": lambda _: self.reload(),
             "try": self._try,
         }
-        if asked["command"] not in known:
-            raise CommandError(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
         return known[asked["command"]](asked)
 
     def _snapshot(self) -> Callable[[], Report]:
@@ -142,34 +137,29 @@ class Commands:
 
     def reload(self) -> Response:
         """Read the policy's file again; changes at run time are dropped."""
-        answer = self._change_all(model.read(self._file))
-        self._reload_in(None)
-        return answer
+        return self._change_all(model.read(self._file), None)
 
     def _try(self, asked: Request) -> Response:
         """Take another policy until a reload, and reload by itself after some seconds."""
         seconds = trial_seconds(asked)
         policy = model.parse(asked["settings"], asked["name"], self._file)
         self._require_steering(policy)
-        try:
-            return self._change_all(policy)
-        finally:
-            # It is in force also if nft or tc failed: everything is installed again then.
-            if self.policy is policy:
-                self._reload_in(seconds)
+        return self._change_all(policy, seconds)
 
     def _set(self, asked: Request) -> Response:
-        rule = files.check(asked["rule"], Rule, where="set")
-        policy = model.with_rule(self.policy, rule, last=bool(asked.get("last")))
+        policy, rule = self._with_rule(asked)
         return self._change_live(policy, rule.name)
 
     def _preview(self, asked: Request) -> Future[bytes]:
-        rule = files.check(asked["rule"], Rule, where="set")
-        policy = model.with_rule(self.policy, rule, last=bool(asked.get("last")))
+        policy, rule = self._with_rule(asked)
         model.check(policy, "set")
         known = self._engine.snapshot()
         now, active = Matcher(self.policy), known.context.rules
         return self.reporter.do(lambda: preview(now, policy, rule, known.sessions, active).model_dump_json().encode())
+
+    def _with_rule(self, asked: Request) -> tuple[Policy, Rule]:
+        rule = files.check(asked["rule"], Rule, where="set")
+        return model.with_rule(self.policy, rule, last=bool(asked.get("last"))), rule
 
     def _unset(self, asked: Request) -> Response:
         name = str(asked["rule"])
@@ -179,7 +169,8 @@ class Commands:
         model.check(policy, "set")
         return self._change(policy, self._runtime | {name})
 
-    def _change_all(self, policy: Policy) -> Response:
+    def _change_all(self, policy: Policy, reload_in: float | None) -> Response:
+        """Take the whole policy, until a reload after so many seconds if it is on trial."""
         not_steered = None
         try:
             answer = self._change(policy, frozenset())
@@ -187,6 +178,7 @@ class Commands:
             # It is in force also if nft or tc failed: everything is installed again then.
             if self.policy is policy:
                 not_steered = self.begin_steering()
+                self._reload_in(reload_in)
         return answer | ({"not_steered": not_steered} if not_steered else {})
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:

@@ -9,14 +9,14 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
-from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
+from throttler.service.commands import Commands
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
 from throttler.service.report import Report
@@ -84,7 +84,8 @@ class Daemon:
         """``stack`` closes what it opens; raises CommandError."""
         self._log = log = logs.to_stderr(options.log)
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
-        servers: dict[Server, Respond] = {stack.enter_context(THROTTLER.server()): self._respond}
+        respond = partial(THROTTLER.respond, handle=self._answer)
+        servers: dict[Server, Respond] = {stack.enter_context(THROTTLER.server()): respond}
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
         if options.metrics:
@@ -269,9 +270,6 @@ class Daemon:
             self._store.save(uses)
         except CommandError as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
-
-    def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return THROTTLER.respond(request, peer, self._answer, UNPRIVILEGED, STEERING)
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         try:

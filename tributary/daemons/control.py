@@ -17,7 +17,7 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,8 @@ class Control:
     """The control socket ``name`` of a daemon, which messages call ``daemon``.
 
     A request has ``longest`` bytes at most; a command waits for ``timeout`` seconds. ``own_folder`` is that
-    of a daemon that does not run as root.
+    of a daemon that does not run as root. ``unprivileged`` are the commands that all may run who may connect,
+    ``steering`` those of the group that steers, ``privileged`` those of root alone.
     """
 
     name: str
@@ -69,6 +70,9 @@ class Control:
     longest: int
     timeout: float
     own_folder: Path | None = None
+    unprivileged: tuple[str, ...] = ()
+    steering: tuple[str, ...] = ()
+    privileged: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -108,23 +112,17 @@ class Control:
                     link.unlink()
                 path.unlink()
 
-    def respond(
-        self,
-        request: bytes,
-        peer: socket.socket,
-        handle: Handler,
-        unprivileged: Collection[str] = (),
-        steering: Collection[str] = (),
-    ) -> "bytes | Future[bytes]":
+    def respond(self, request: bytes, peer: socket.socket, handle: Handler) -> "bytes | Future[bytes]":
         """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
         response.
         """
         try:
             asked = json.loads(request)
             command = asked["command"]
-            may = command in unprivileged or _is_root(peer) or (command in steering and _steers(peer))
-            if not may:
-                raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
+            if not (command in self.unprivileged or _is_root(peer) or (command in self.steering and _steers(peer))):
+                raise CommandError(Exit.NO_PERMISSION, f"{self.name} {command} needs root: use sudo")
+            if command not in (*self.unprivileged, *self.steering, *self.privileged):
+                raise CommandError(Exit.USAGE, f"the {self.daemon} that runs has no command {command!r}")
             answer = handle(asked)
             return json.dumps(answer).encode() if isinstance(answer, dict) else answer
         except REFUSED as error:

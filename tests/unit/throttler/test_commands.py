@@ -69,7 +69,7 @@ def test_a_policy_that_a_start_takes_without_its_steering_is_reloaded_so_too(
 def test_a_policy_whose_rules_the_kernel_did_not_take_steers_as_it_says_all_the_same(
     commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in force: all of it is installed again."""
+    """It is in force: all of it is installed again, and a trial before it has ended."""
     (tmp_path / "net/mptcp/pm_type").write_text("1")
     commands.reload()
     (tmp_path / "policy.toml").write_text(PATHS + RULE)
@@ -77,10 +77,14 @@ def test_a_policy_whose_rules_the_kernel_did_not_take_steers_as_it_says_all_the_
     def fails(_events: object) -> None:
         raise CommandError(Exit.SYSTEM, "tc: no")
 
+    timers: list[float | None] = []
+    monkeypatch.setattr(commands, "_reload_in", timers.append)
+    commands.answer({"command": "try", "name": "new", "settings": PATHS + FASTER, "seconds": 5})
     monkeypatch.setattr(commands, "_feed", fails)
     with pytest.raises(CommandError, match="tc: no"):
         commands.reload()
     assert commands.steering_mode is SteeringMode.OFF
+    assert timers == [5, None]
 
 
 def test_a_policy_that_is_tried_is_refused_before_any_change_where_it_cannot_steer(commands: Commands) -> None:

@@ -23,7 +23,15 @@ from tributary.daemons import control, directories
 from tributary.daemons.control import Control, is_served
 from tributary.settings.errors import CommandError, Exit
 
-CONTROL = Control("weather", "weather daemon", longest=100, timeout=10.0)
+CONTROL = Control(
+    "weather",
+    "weather daemon",
+    longest=100,
+    timeout=10.0,
+    unprivileged=("now",),
+    steering=("rain",),
+    privileged=("snow",),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +50,7 @@ def answering(handle: control.Handler) -> Iterator[None]:
         def loop() -> None:
             while not ended.is_set():
                 selector.select(0.02)
-                server.serve(lambda request, peer: CONTROL.respond(request, peer, handle, ("now",), ("rain",)))
+                server.serve(lambda request, peer: CONTROL.respond(request, peer, handle))
 
         thread = threading.Thread(target=loop)
         thread.start()
@@ -70,6 +78,12 @@ def test_a_daemon_answers_at_its_file_and_takes_it_away(run: Path) -> None:
     assert list(run.iterdir()) == [] and not is_served("weather")
     with command_error(Exit.UNAVAILABLE, "no weather daemon runs in this network namespace"):
         CONTROL.ask("now")
+
+
+def test_a_command_that_is_not_known_is_refused_whoever_asks() -> None:
+    with answering(lambda _: {}), pytest.raises(CommandError) as caught:
+        CONTROL.ask("hail")
+    assert caught.value.code == (Exit.USAGE if os.geteuid() == 0 else Exit.NO_PERMISSION)
 
 
 def test_the_file_is_roots_alone_where_there_is_no_group_whatever_the_umask(run: Path) -> None:
