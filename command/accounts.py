@@ -16,7 +16,7 @@ from typing import Any
 
 from command import access_log, box, lists, show
 from command.access_log import LOG, Log
-from command.lists import Interval, Listing
+from command.lists import Listing
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands, whole_number
 from tributary.settings.errors import CommandError, Exit, invalid_value
@@ -91,26 +91,22 @@ def _show(
     csv: bool,
     metrics: Path | None,
     clients: int | None,
-    json: bool,
-    sort: str | None,
-    limit: int | None,
-    watch: Interval | None,
+    listing: Listing,
 ) -> None:
-    if csv and json:
+    if csv and listing.json:
         raise Contradiction("--csv: accepted: without --json")
     if files.count(access_log.STANDARD_INPUT) > 1:
         raise Contradiction("-: accepted: once")
-    if watch is not None:
+    if listing.watch is not None:
         raise Contradiction("--watch: not accepted with this command")
     if metrics is not None:
-        if csv or json or sort is not None or limit is not None:
+        if csv or listing != Listing(json=False):
             raise Contradiction("--metrics: accepted: without --csv, --json, --sort and --limit")
         _write_metrics(metrics, files, _USUAL_METRICS if by is None else by, clients, networks=networks)
         return
     if clients is not None:
         raise Contradiction("--clients: accepted: with --metrics")
     by = _USUAL if by is None else by
-    listing = Listing(json, sort, limit, watch)
     with access_log.opened(files) as logs, _then_failing() as damaged:
         found = accounts(_lines(logs, damaged), by, _routers(by), networks=networks)
         _print(found, by, listing, csv=csv)
@@ -123,7 +119,7 @@ def _print(found: Sequence[Account], by: Sequence[str], listing: Listing, *, csv
     columns = [*by, "connections", "received", "sent"]
     table = DictWriter(sys.stdout, columns, extrasaction="ignore")
     table.writeheader()
-    table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, listing.selection))
+    table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, listing))
 
 
 def _write_metrics(

@@ -95,6 +95,12 @@ def _or_failure(ask: Callable[[], _T]) -> _T | CommandError:
         return failure
 
 
+def _or_raise(answer: _T | CommandError) -> _T:
+    if isinstance(answer, CommandError):
+        raise answer
+    return answer
+
+
 class Answers:
     """What the programs say; each is asked once, when its answer is needed first, and has so many seconds."""
 
@@ -129,7 +135,7 @@ class Answers:
 
     def gateway(self) -> HomeGateway | None:
         """The gateway of this home router; None if it has no tunnels. Raises as ``devices`` does."""
-        return mapping.home_gateway(self._known_router())
+        return mapping.home_gateway(_or_raise(self._router))
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
@@ -141,19 +147,12 @@ class Answers:
 
     @cached_property
     def _lan(self) -> dict[str, Any]:
-        self._known_router()
+        _or_raise(self._router)
         return lan(self._routers)
-
-    def _known_router(self) -> dict[str, Any]:
-        if isinstance(self._router, CommandError):
-            raise self._router
-        return self._router
 
     def throttler(self) -> Status:
         """All that the throttler says; raises CommandError, exit 69, where none runs."""
-        if isinstance(self._throttler, CommandError):
-            raise self._throttler
-        return self._throttler
+        return _or_raise(self._throttler)
 
     def sessions(self, **query: object) -> Listed[Session]:
         """The throttler's first sessions, or the page that a ``query`` asks for (throttler/service/query.py); raises

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from command import accounts, box, console, console_url, link, lists, mapping, monitor, show, steering, trial
-from command.lists import Interval, Listing, now, show_list
+from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from tributary.api.documents import HtbClass, Link, Session, Subflow
 from tributary.settings.cli import Arguments, Contradiction, Subcommands
@@ -214,15 +214,14 @@ def _box(url: str | None) -> "box.Answers | remote.Answers":
     return remote.Answers(url)
 
 
-def _links(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
-    listing = Listing(json, sort, limit, watch)
-    if watch is not None:
+def _links(listing: Listing, remote: str | None) -> None:
+    if listing.watch is not None:
         show_list("links", lambda: _box(remote).links(), show.LINKS, listing, fastest_first=False)
         return
     answers = _box(remote)
     links = answers.links()
     show_list("links", lambda: links, show.LINKS, listing)
-    if not json:
+    if not listing.json:
         for each in links.documents:
             for sentence in each.advice:
                 print(f"{each.name}: {sentence}")
@@ -230,26 +229,16 @@ def _links(json: bool, sort: str | None, limit: int | None, watch: Interval | No
             print(sentence)
 
 
-def _devices(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
-    show_list("devices", lambda: _box(remote).devices(), show.DEVICES, Listing(json, sort, limit, watch))
+def _devices(listing: Listing, remote: str | None) -> None:
+    show_list("devices", lambda: _box(remote).devices(), show.DEVICES, listing)
 
 
 def _sessions(
-    token: str | None,
-    client: Network | None,
-    path: str | None,
-    throttled: bool,
-    json: bool,
-    sort: str | None,
-    limit: int | None,
-    watch: Interval | None,
-    remote: str | None,
+    token: str | None, client: Network | None, path: str | None, throttled: bool, listing: Listing, remote: str | None
 ) -> None:
-    listing = Listing(json, sort, limit, watch)
-
     def look() -> Listed[Session]:
-        page = partial(_box(remote).sessions, **_query(token, client, path, throttled, sort))
-        return lists.first(page, limit)
+        page = partial(_box(remote).sessions, **_query(token, client, path, throttled, listing.sort))
+        return lists.first(page, listing.limit)
 
     if token is not None:
         show_list("subflows", partial(_subflows, token, look), show.SUBFLOWS, listing)
@@ -281,16 +270,16 @@ def _query(
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _rules(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
-    show_list("rules", lambda: _box(remote).rules(), show.RULES, Listing(json, sort, limit, watch))
+def _rules(listing: Listing, remote: str | None) -> None:
+    show_list("rules", lambda: _box(remote).rules(), show.RULES, listing)
 
 
-def _classes(json: bool, sort: str | None, limit: int | None, watch: Interval | None) -> None:
+def _classes(listing: Listing) -> None:
     def look() -> Listed[HtbClass]:
         status = box.throttler()
         return Listed(list(map(mapping.htb_class, status.classes)), status.uptime_s, status.classes_total)
 
-    show_list("classes", look, show.CLASSES, Listing(json, sort, limit, watch))
+    show_list("classes", look, show.CLASSES, listing)
 
 
 def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json: bool) -> None:

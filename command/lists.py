@@ -19,21 +19,15 @@ class Interval(Duration):
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Arguments that all such commands have."""
+class Listing(Selection):
+    """How a list is shown; with ``watch`` again and again."""
 
-    json: bool
-    sort: str | None
-    limit: int | None
-    watch: Interval | None
-
-    @property
-    def selection(self) -> Selection:
-        return Selection(self.json, self.sort, self.limit)
+    watch: Interval | None = None
 
 
 def add_arguments(listing: Arguments) -> None:
-    """Add those of ``Listing`` to a command's."""
+    """Add those of ``Listing`` to a command's, whose function gets them as ``listing``."""
+    listing.gather("listing", Listing)
     listing.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
     listing.add_argument("--limit", type=whole_number(1, 1_000_000), metavar="N", help="at most so many rows")
@@ -67,20 +61,20 @@ def show_list(
     name: str,
     look: Callable[[], Listed[D]],
     columns: tuple[Column[D], ...],
-    options: Listing,
+    listing: Listing,
     fastest_first: bool = True,
 ) -> None:
     """Show what ``look`` finds as the list ``name``: once, or as ``--watch`` has it."""
-    if options.watch is None:
-        show(name, look(), columns, options.selection)
+    every = listing.watch
+    if every is None:
+        show(name, look(), columns, listing)
         return
-    selection = options.selection
-    if selection.sort is None and fastest_first and any(column.title == "sending" for column in columns):
-        selection = replace(selection, sort="-sending")
+    if listing.sort is None and fastest_first and any(column.title == "sending" for column in columns):
+        listing = replace(listing, sort="-sending")
     # Not at the top: see show().
     from command.watch import watch
 
-    watch(name, look, columns, selection, options.watch)
+    watch(name, look, columns, listing, every)
 
 
 def first(page: Callable[..., Listed[Session]], limit: int | None) -> Listed[Session]:

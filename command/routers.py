@@ -8,7 +8,7 @@ from pathlib import Path
 from time import time
 
 from command import lists, show
-from command.lists import Interval, Listing
+from command.lists import Listing
 from command.show import Listed
 from gateway import enrolment, report
 from gateway.cli import open_gateway, print_notes, with_places
@@ -55,7 +55,8 @@ keeps its IPv6 prefix, which is then routed to the new keys.
 
 def add(commands: Subcommands) -> None:
     """Add the commands."""
-    lists.add_arguments(with_places(commands.add("routers", _list, "the home routers of this gateway", _ROUTERS)))
+    listed = commands.add("routers", _list, "the home routers of this gateway", _ROUTERS)
+    lists.add_arguments(with_places(listed, opens=False))
     enrol = commands.add("enrol", _enrol, "enrol a home router at this gateway", _ENROL)
     rotate = commands.add("rotate", _rotate, "give a home router new keys", _ROTATE)
     revoke = commands.add("revoke", _revoke, "revoke a home router", _REVOKE)
@@ -77,22 +78,15 @@ def _ports(text: str) -> Ports:
         raise ArgumentTypeError(f"{text!r}: accepted: {SERVICE}") from error
 
 
-def _list(
-    json: bool,
-    sort: str | None,
-    limit: int | None,
-    watch: Interval | None,
-    settings: Path,
-    state_directory: Path | None,
-) -> None:
+def _list(listing: Listing, settings: Path, state_directory: Path | None) -> None:
     def look() -> Listed[Router]:
-        return lists.now(_routers(open_gateway(settings, state_directory), with_hint=not json))
+        """The settings may change while --watch shows it again and again."""
+        return lists.now(_routers(open_gateway(settings, state_directory), with_hint=not listing.json))
 
-    lists.show_list("routers", look, show.ROUTERS, Listing(json, sort, limit, watch))
+    lists.show_list("routers", look, show.ROUTERS, listing)
 
 
-def _enrol(name: str, qr: bool, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _enrol(name: str, qr: bool, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary enrol")
     if dry_run:
         contents = gateway.registry.look()
@@ -105,8 +99,7 @@ def _enrol(name: str, qr: bool, settings: Path, state_directory: Path | None, dr
     _show(made, qr)
 
 
-def _rotate(name: str, qr: bool, now: bool, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _rotate(name: str, qr: bool, now: bool, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary rotate")
     if dry_run:
         contents = gateway.registry.look()
@@ -134,8 +127,7 @@ def _show(made: enrolment.EnrolResult, qr: bool) -> None:
     print_notes(made.notes)
 
 
-def _revoke(name: str, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _revoke(name: str, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary revoke")
     if dry_run:
         contents = gateway.registry.look()
@@ -152,10 +144,7 @@ def _revoke(name: str, settings: Path, state_directory: Path | None, dry_run: bo
     print_notes(notes)
 
 
-def _forward(
-    name: str, ports: list[Ports], remove: bool, settings: Path, state_directory: Path | None, dry_run: bool
-) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _forward(name: str, ports: list[Ports], remove: bool, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary forward")
     if dry_run:
         enrolment.with_ports(gateway, name, ports, remove=remove)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from tributary.daemons import directories
 from tributary.daemons.logs import Format, to_stderr
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.files import load
+from tributary.settings.files import described, load
 from tributary.wireguard import addresses
 
 SETTINGS = Path("/etc/tributary/gateway.toml")
@@ -76,7 +75,8 @@ Reads the settings and the routers' files, and prints 'valid'. Changes nothing.
 
 def parser() -> Arguments:
     """All commands and their arguments."""
-    made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{_keys()}\n\n{_EXIT_CODES}")
+    keys = f"settings (TOML, {SETTINGS}; an unknown key is refused):\n{described(GatewaySettings, '  ')}"
+    made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{keys}\n\n{_EXIT_CODES}")
     commands = Subcommands(made, _EXIT_CODES)
 
     def command(name: str, act: Callable[..., None], about: str, text: str) -> Arguments:
@@ -86,19 +86,21 @@ def parser() -> Arguments:
         command(name, act, about, text).add_argument(
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
-    command("serve", _serve, "answer the console, until stopped", _SERVE)
+    with_places(commands.add("serve", _serve, "answer the console, until stopped", _SERVE), opens=False)
     command("dns", _dns, "resolve names for routers, until stopped", _DNS)
     command("plan", _plan, "what sync would change", _PLAN)
     command("check", _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
 
 
-def with_places(added: Arguments) -> Arguments:
-    """Add to a command the arguments that ``open_gateway`` takes."""
+def with_places(added: Arguments, *, opens: bool = True) -> Arguments:
+    """Add to a command the arguments that ``open_gateway`` takes; what that ``opens`` its function gets."""
     added.add_argument("--settings", type=Path, default=SETTINGS, metavar="FILE", help=f"default: {SETTINGS}")
     added.add_argument(
         "--state-directory", type=Path, metavar="DIRECTORY", help=f"keys and routers (default: {state.DIRECTORY})"
     )
+    if opens:
+        added.gather("gateway", open_gateway)
     return added
 
 
@@ -107,34 +109,23 @@ def open_gateway(settings: Path, state_directory: Path | None) -> Gateway:
     return Gateway(load(settings, GatewaySettings), state.State(state_directory or directories.state(state.DIRECTORY)))
 
 
-def _keys() -> str:
-    lines = (f"{name}: {field.title}. {field.description}" for name, field in GatewaySettings.model_fields.items())
-    return f"settings (TOML, {SETTINGS}; an unknown key is refused):\n" + "\n".join(
-        textwrap.fill(line, 118, initial_indent="  ", subsequent_indent="      ") for line in lines
-    )
-
-
 def print_notes(notes: Sequence[str]) -> None:
     """What is worth knowing, on standard error."""
     for note in notes:
         print(f"gateway: {note}", file=sys.stderr)
 
 
-def _change(
-    change: Callable[[Gateway], Sequence[str]], settings: Path, state_directory: Path | None, dry_run: bool
-) -> None:
+def _change(change: Callable[[Gateway], Sequence[str]], gateway: Gateway, dry_run: bool) -> None:
     if dry_run:
-        _plan(settings, state_directory)
+        _plan(gateway)
         return
-    gateway = open_gateway(settings, state_directory)
     need_root("gateway up or sync")
     with gateway.state.locked():
         notes = change(gateway)
     print_notes(notes)
 
 
-def _down(settings: Path, state_directory: Path | None, dry_run: bool) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _down(gateway: Gateway, dry_run: bool) -> None:
     if dry_run:
         print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
         return
@@ -150,12 +141,11 @@ _SERVICE = (
 )
 
 
-def _dns(settings: Path, state_directory: Path | None) -> None:
-    asked = open_gateway(settings, state_directory).settings
-    if not asked.dns:
+def _dns(gateway: Gateway) -> None:
+    if not gateway.settings.dns:
         print("gateway: dns = false: no names are resolved here", file=sys.stderr)
         return
-    command = dns.command(asked)
+    command = dns.command(gateway.settings)
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -176,8 +166,7 @@ def _serve(settings: Path, state_directory: Path | None) -> None:
         log.close()
 
 
-def _plan(settings: Path, state_directory: Path | None) -> None:
-    gateway = open_gateway(settings, state_directory)
+def _plan(gateway: Gateway) -> None:
     asked, contents = gateway.settings, gateway.registry.look()
     routers = contents.routers
     for note in contents.notes:
@@ -191,8 +180,8 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
     print(gateway.rules(routers), end="")
 
 
-def _check(settings: Path, state_directory: Path | None) -> None:
-    open_gateway(settings, state_directory).registry.read()
+def _check(gateway: Gateway) -> None:
+    gateway.registry.read()
     print("valid")
 
 

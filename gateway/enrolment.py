@@ -129,7 +129,7 @@ def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str,
 def _admit(gateway: Gateway, contents: Contents, name: str, router: Router, secret: str) -> EnrolResult:
     settings = gateway.settings
     newest = router.next or router
-    prefix = gateway.networks.lan_of(newest.lan_number)
+    prefix = addresses.prefix_of(settings.lan_prefix, newest.lan_number)
     enrolment = Enrolment.model_validate(
         {
             "gateway": str(Endpoint(settings.name, settings.port)),

@@ -10,18 +10,6 @@ from tributary.wireguard.interface import Network, Peer, PeerStatus
 
 
 @dataclass(frozen=True)
-class Networks:
-    """The networks of all routers: of their tunnels, and of their LANs if any."""
-
-    tunnels: IPv4Network
-    lans: IPv6Network | None = None
-
-    def lan_of(self, number: int) -> IPv6Network | None:
-        """The prefix of the LAN of the router with this number; None if there is none for it."""
-        return prefix_of(self.lans, number) if self.lans else None
-
-
-@dataclass(frozen=True)
 class Tunnel:
     """One tunnel of a router; ``lan`` are the addresses of the devices behind it."""
 
@@ -67,24 +55,24 @@ def _of_a_router(network: Network) -> Network | None:
     return network.supernet(new_prefix=length) if network.prefixlen >= length else None
 
 
-def tunnels(routers: Routers, networks: Networks) -> list[Tunnel]:
-    """All tunnels of all routers."""
+def tunnels(routers: Routers, network: IPv4Network, lans: IPv6Network | None = None) -> list[Tunnel]:
+    """All tunnels of all routers, whose addresses are of ``network``, and those of their LANs of ``lans``."""
     return [
         tunnel
         for name, router in routers.items()
         for identity in router.identities
-        for tunnel in _of_identity(name, identity, networks, _lan(router, identity, networks))
+        for tunnel in _of_identity(name, identity, network, _lan(router, identity, lans))
     ]
 
 
-def _lan(router: Router, identity: Identity, networks: Networks) -> IPv6Network | None:
+def _lan(router: Router, identity: Identity, lans: IPv6Network | None) -> IPv6Network | None:
     """During a rotation a LAN is routed to the keys in use: no two peers can have one prefix."""
     waits = identity is not router and identity.lan_number == router.lan_number
-    return None if waits else networks.lan_of(identity.lan_number)
+    return None if waits else prefix_of(lans, identity.lan_number)
 
 
-def _of_identity(name: str, identity: Identity, networks: Networks, lan: IPv6Network | None) -> Iterator[Tunnel]:
-    block = block_of(networks.tunnels, identity.number)
+def _of_identity(name: str, identity: Identity, network: IPv4Network, lan: IPv6Network | None) -> Iterator[Tunnel]:
+    block = block_of(network, identity.number)
     for slot, key in zip(SLOTS, identity.keys, strict=True):
         yield Tunnel(name, slot, key, tunnel_address(block, slot), lan if slot == DEFAULT_SLOT else None)
 

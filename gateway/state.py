@@ -10,12 +10,12 @@ from typing import Any
 from gateway import counters
 from tributary.daemons import directories
 from tributary.daemons.state_file import StateFile, Tell, write_atomic
+from tributary.kernel import sysctl
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
 _TRY_AGAIN = 0.05
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ class State:
 
     @property
     def routers(self) -> Path:
-        """The folder of the routers' files."""
         return self.folder / "routers"
 
     def private_key(self) -> str:
@@ -132,8 +131,8 @@ class State:
         return StateFile(self.folder / "changes.json")
 
 
-def _boot() -> str:
-    return _BOOT.read_text().strip()
+def _boot() -> str | None:
+    return sysctl.read("kernel/random/boot_id")
 
 
 def _changes(document: Mapping[str, Any]) -> Changes | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gateway import forwarding, rules, tracking
 from gateway.counters import Totals, counted
-from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, remaining, tunnels
+from gateway.peers import Difference, Tunnel, by_key, difference, peers, remaining, tunnels
 from gateway.registry import Contents, Registry, Routers, lost_keys
 from gateway.settings import GatewaySettings
 from gateway.state import Changes, State
@@ -26,21 +26,13 @@ class Gateway:
 
     @property
     def registry(self) -> Registry:
-        """Its routers' files."""
         return Registry(self.state.routers, self.settings.network, self.settings.closed)
 
-    @property
-    def networks(self) -> Networks:
-        """The networks of its routers' addresses."""
-        return Networks(self.settings.network, self.settings.lan_prefix)
-
     def tunnels(self, routers: Routers) -> list[Tunnel]:
-        """All tunnels of ``routers``."""
-        return tunnels(routers, self.networks)
+        return tunnels(routers, self.settings.network, self.settings.lan_prefix)
 
     @property
     def stands(self) -> bool:
-        """Whether its interface exists."""
         return wireguard.exists(self.settings.interface)
 
     @property
@@ -53,7 +45,6 @@ class Gateway:
         return [version for version in needed if not forwarding.forwards(version)]
 
     def rules(self, routers: Routers) -> str:
-        """The nft table as it should be."""
         return rules.text(self.settings, routers, self.for_tunnels)
 
     def there(self) -> Sequence[PeerStatus]:
@@ -155,7 +146,7 @@ def reconcile(gateway: Gateway, contents: Contents, rotated: Sequence[str] = (),
         return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
     there = gateway.there()
     wanted = gateway.tunnels(contents.routers)
-    lans = [gateway.networks.lan_of(contents.routers[name].lan_number) for name in rotated]
+    lans = [addresses.prefix_of(gateway.settings.lan_prefix, contents.routers[name].lan_number) for name in rotated]
     change = difference(wanted, there, lans)
     if change.unexpected:
         # Before all that may fail: a revoked router must not stay because a disk is full.

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from overlay import access, control, explanation, programs
-from overlay.calculator import ask
+from overlay.programs import CALCULATOR, ask
 from overlay.reader import cli, etcd
 from tributary.settings import metrics_argument
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit, refused
 from tributary.settings.hosts import Target
 from tributary.settings.units import Size
 
@@ -151,20 +151,20 @@ def _many_rounds(text: str) -> tuple[int, ...]:
 
 
 def _paths(graph: Path, a: str, b: str, rounds: int, json: bool) -> None:
-    _print(ask(["paths", "--rounds", str(rounds), "--", str(graph), a, b]), json, _chain_text)
+    _print(ask(CALCULATOR, ["paths", "--rounds", str(rounds), "--", str(graph), a, b]), json, _chain_text)
 
 
 def _simulate(graph: Path, rounds: Sequence[int], peers: int | None, json: bool) -> None:
     asked = ["--rounds", ",".join(map(str, rounds)), *([] if peers is None else [f"--peers={peers}"])]
-    _print(ask(["simulate", *asked, "--", str(graph)]), json, _comparison_text)
+    _print(ask(CALCULATOR, ["simulate", *asked, "--", str(graph)]), json, _comparison_text)
 
 
 def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool) -> None:
     if len(pair) not in (0, 2):
         raise Contradiction("map: accepted: no node or two, A and B")
     asked = ["--rounds", str(rounds), "--", str(graph)]
-    chain = ask(["paths", *asked, *pair])["best"]["nodes"] if pair else []
-    answer = ask(["map", *asked])
+    chain = ask(CALCULATOR, ["paths", *asked, *pair])["best"]["nodes"] if pair else []
+    answer = ask(CALCULATOR, ["map", *asked])
     if json:
         print(dumps({**answer, "chain": chain}, indent=2))
         return
@@ -175,35 +175,24 @@ def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool
 
     figure = Figure(layout="constrained")
     draw(figure, answer, chain)
-    try:
+    with refused(Exit.SYSTEM, output, "cannot be written"):
         figure.savefig(output, format="svg")
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
     print(output)
 
 
-def _status(endpoints: str, identity: Path | None, insecure_transport: bool, json: bool) -> None:
-    reached = etcd.arguments(endpoints, identity, insecure_transport)
+def _status(reached: Sequence[str], json: bool) -> None:
     _print(control.ask("status", reached), json, control.text)
 
 
-def _serve(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: Target | None) -> None:
-    cli.read(control.build(), etcd.arguments(endpoints, identity, insecure_transport), metrics)
+def _serve(reached: Sequence[str], metrics: Target | None) -> None:
+    cli.read(control.build(), reached, metrics)
 
 
 def _explain(
-    ingress: str,
-    server: str,
-    port: int | None,
-    size: Size | None,
-    endpoints: str,
-    identity: Path | None,
-    insecure_transport: bool,
-    json: bool,
+    ingress: str, server: str, port: int | None, size: Size | None, reached: Sequence[str], json: bool
 ) -> None:
     given = {"port": port, "bytes": None if size is None else size.amount}
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    reached = etcd.arguments(endpoints, identity, insecure_transport)
     answer = control.ask("explain", [*reached, *options, "--", ingress, server])
     _print(answer, json, explanation.text)
 

@@ -62,6 +62,7 @@ def add(commands: Subcommands) -> None:
         _add_authority(each, "the authority, with the certificate of root")
         each.add_argument("--endpoints", required=True, metavar="URL,...", help="etcd's members")
         each.add_argument("--dry-run", action="store_true", help="print the changes without making them")
+        each.gather("reached", _reached)
     for each in (enrolment, authorize, revoke):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
@@ -125,17 +126,17 @@ def _enrol(name: str, authority: Path, purpose: Purpose, days: float, json: bool
     print(dumps({"name": name, "folder": str(folder)}, indent=2) if json else folder)
 
 
-def _authorize(names: Sequence[str], role: str, authority: Path, endpoints: str, dry_run: bool, json: bool) -> None:
-    _print(control.ask("authorize", [f"--as={role}", *_etcd(authority, endpoints, dry_run), *names]), json)
+def _authorize(names: Sequence[str], role: str, reached: Sequence[str], json: bool) -> None:
+    _print(control.ask("authorize", [f"--as={role}", *reached, *names]), json)
 
 
-def _revoke(names: Sequence[str], authority: Path, endpoints: str, dry_run: bool, json: bool) -> None:
-    _print(control.ask("revoke", [*_etcd(authority, endpoints, dry_run), *names]), json)
+def _revoke(names: Sequence[str], reached: Sequence[str], json: bool) -> None:
+    _print(control.ask("revoke", [*reached, *names]), json)
 
 
-def _etcd(authority: Path, endpoints: str, dry_run: bool) -> list[str]:
-    reached = etcd.arguments(endpoints, authority / ADMINISTRATOR, insecure=False)
-    return [*reached, *(["--dry-run"] if dry_run else [])]
+def _reached(authority: Path, endpoints: str, dry_run: bool) -> list[str]:
+    """How the program gets to etcd, and that it changes nothing in a dry run."""
+    return [*etcd.arguments(endpoints, authority / ADMINISTRATOR), *(["--dry-run"] if dry_run else [])]
 
 
 def _print(changed: Any, as_json: bool) -> None:

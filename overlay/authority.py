@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.purposes import ADMINISTRATOR, OVERLAY, Purpose
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 _AUTHORITY_DAYS = 3650
 
@@ -48,11 +48,9 @@ class Authority:
     @classmethod
     def read(cls, folder: Path) -> "Authority":
         """Reads it from ``folder``; raises CommandError: exit 66 if it cannot be read, 65 if it is malformed."""
-        try:
+        with refused(Exit.NO_INPUT, folder):
             certificate = (folder / "ca.pem").read_bytes()
             key = (folder / "ca.key").read_bytes()
-        except OSError as error:
-            raise CommandError(Exit.NO_INPUT, f"{error.filename}: cannot be read: {error.strerror}") from error
         try:
             read = load_pem_private_key(key, None)
             authority = x509.load_pem_x509_certificate(certificate)
@@ -87,15 +85,13 @@ def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -
     Raises CommandError: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder
     cannot be checked or written; then nothing of it is left.
     """
-    try:
+    with refused(Exit.SYSTEM, authority, "cannot be checked"):
         if not authority.exists():
             _create(authority)
         signer = Authority.read(authority)
         if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
             _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
         return _write_identity(authority, name, signer, days, purpose)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{error.filename}: cannot be checked: {error.strerror}") from error
 
 
 def _create(folder: Path) -> None:

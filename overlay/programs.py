@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 from tributary import cargo
 from tributary.settings.errors import CommandError, Exit
 
+CALCULATOR = "overlay-paths"
+"""The algorithms: the program of the crate overlay/paths."""
 _ACCEPTED = {Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.IN_USE, Exit.NO_PERMISSION}
 """Exit codes of the programs that are passed on; all others become 71."""
 

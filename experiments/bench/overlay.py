@@ -13,7 +13,7 @@ from experiments.scenarios.overlay_paths import COMPUTED
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from overlay.calculator import ask
+from overlay.programs import CALCULATOR, ask
 
 _MEASURED = ("pairs_115_ms", "pairs_315_s", "lookup_us", "floyd_warshall_115_ms", "floyd_warshall_315_s")
 _CHAINS = "chains_a_pair_115"
@@ -32,7 +32,7 @@ class Overlay(Experiment):
 
     def measure(self, _built: None, point: Point, repetition: int) -> Reading:
         """The medians of what the program measured, and all of it."""
-        measured = ask(["bench", "--repeat", str(self.times)])
+        measured = ask(CALCULATOR, ["bench", "--repeat", str(self.times)])
         values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
         return Reading(point, repetition, values, {}, {name: measured[name] for name in _MEASURED})
 

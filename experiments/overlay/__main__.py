@@ -15,7 +15,8 @@ from typing import Any
 from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
-from overlay import calculator, control
+from overlay import control
+from overlay.programs import CALCULATOR, ask
 from tributary.settings.cli import Arguments, need_root, program, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 
@@ -72,7 +73,7 @@ def _up(graph: Path, nodes: Sequence[str], rounds: int, name: str, json: bool, l
             Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/overlay controller --help installs etcd"
         )
     need_an_emulator()
-    names, delays = chosen(calculator.ask(["map", "--", str(graph)]), nodes)
+    names, delays = chosen(ask(CALCULATOR, ["map", "--", str(graph)]), nodes)
     _progress(f"linking {len(names)} nodes")
     with standing_mesh(name, names, delays) as mesh:
         _progress("starting converters and agents; waiting for the tables")

@@ -24,7 +24,7 @@ from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, worst
 from experiments.testbed.topology import Topology
-from overlay.calculator import ask
+from overlay.programs import CALCULATOR, ask
 from tributary.paths import ROOT
 
 _GRAPHS = ROOT / "overlay/graphs"
@@ -64,7 +64,7 @@ class OverlayPaths(Experiment):
         all and by over 40 %, and how many percent fewer converters the best chain has.
         """
         graph = _GRAPHS / f"{point['graph']}-latencies.intra"
-        (found,) = ask(["simulate", "--rounds", point["rounds"], str(graph)])["comparisons"]
+        (found,) = ask(CALCULATOR, ["simulate", "--rounds", point["rounds"], str(graph)])["comparisons"]
         values = {"converters": found["converters"]}
         for name in _OTHERS:
             other = found[name]

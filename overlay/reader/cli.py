@@ -19,14 +19,14 @@ _PROGRAM = Path("/usr/bin/tributary-overlay")
 def main(words: Sequence[str]) -> int:
     """Read until stopped."""
     made = Arguments(prog="overlay-reader", description=DESCRIPTION)
+    made.set_handler(_read)
     etcd.add_arguments(made)
     metrics_argument.add(made)
-    made.set_handler(_read)
     return made.dispatch(words)
 
 
-def _read(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: Target | None) -> None:
-    read(_PROGRAM, etcd.arguments(endpoints, identity, insecure_transport), metrics)
+def _read(reached: Sequence[str], metrics: Target | None) -> None:
+    read(_PROGRAM, reached, metrics)
 
 
 def read(program: Path, reached: Sequence[str], metrics: Target | None) -> None:

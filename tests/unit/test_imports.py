@@ -31,8 +31,8 @@ BELOW: dict[str, set[str]] = {
     "experiments": {
         "tributary",
         "throttler.service.status",
-        "overlay.calculator",
         "overlay.control",
+        "overlay.programs",
         "image.firstboot.actions",
         "image.firstboot.firewall",
         "image.firstboot.home",

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from json import dumps
 from types import FrameType
 from typing import Any, NoReturn
@@ -42,6 +42,20 @@ class Arguments(argparse.ArgumentParser):
     def set_handler(self, act: Callable[..., int | None]) -> None:
         """Let ``dispatch`` call ``act`` with this command's arguments by their names."""
         self.set_defaults(act=act)
+
+    def gather(self, name: str, make: Callable[..., object]) -> None:
+        """Let the command's function get as ``name`` what ``make`` returns for the arguments that it takes."""
+        act, own = self.get_default("act"), signature(make).parameters
+
+        def run(**given: Any) -> int | None:
+            made = make(**{each: given.pop(each) for each in own})
+            code: int | None = act(**{name: made}, **given)
+            return code
+
+        others = [each for each in signature(act).parameters.values() if each.name != name]
+        every = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own.values(), *others)]
+        run.__signature__ = Signature(every)  # type: ignore[attr-defined]
+        self.set_handler(run)
 
     def dispatch(self, words: Sequence[str]) -> int:
         """Run the command in ``words``; returns the exit code."""

@@ -51,9 +51,9 @@ def tunnel_address(block: IPv4Network, slot: int) -> IPv4Address:
     return block[slot + 1]
 
 
-def prefix_of(network: IPv6Network, number: int) -> IPv6Network | None:
-    """The prefix of the LAN of the router with this ``number``; None if ``network`` has no more."""
-    if not 1 <= number < 2 ** (LAN - network.prefixlen):
+def prefix_of(network: IPv6Network | None, number: int) -> IPv6Network | None:
+    """The prefix of the LAN of the router with this ``number``; None without a ``network``, or if that has no more."""
+    if network is None or not 1 <= number < 2 ** (LAN - network.prefixlen):
         return None
     return IPv6Network((int(network.network_address) + (number << (128 - LAN)), LAN))
 

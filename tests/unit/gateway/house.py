@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Network, IPv6Network
 
-from gateway.peers import Networks, Tunnel, tunnels
+from gateway.peers import Tunnel, tunnels
 from gateway.registry import Identity, Router
 from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import SLOTS
@@ -30,7 +30,7 @@ def router(number: int, following: int | None = None, forward: Sequence[str] = (
 
 
 def of(name: str, number: int, lans: IPv6Network | None = None) -> list[Tunnel]:
-    return tunnels({name: router(number)}, Networks(NETWORK, lans))
+    return tunnels({name: router(number)}, NETWORK, lans)
 
 
 def heard(tunnel: Tunnel, at: float | None = None, received: int = 0, sent: int = 0) -> PeerStatus:

@@ -7,7 +7,7 @@ from command import show
 from gateway import report
 from gateway.cli import main
 from gateway.counters import TrafficTotals, counted
-from gateway.peers import Networks, by_key, tunnels
+from gateway.peers import by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.state import State
@@ -102,7 +102,7 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
         [heard(BERLIN[0], NOW - 179), heard(BERLIN[1], NOW - 10, 2_000_000, 30), heard(BERLIN[2], NOW - 180)]
     )
     routers = {"berlin": router(1), "rome": router(3, forward=["tcp/443"])}
-    made = tunnels(routers, Networks(NETWORK, LANS))
+    made = tunnels(routers, NETWORK, LANS)
     totals = counted({}, made, there)
     berlin, rome = report.routers(routers, made, there, totals, NOW)
     assert [tunnel.link for tunnel in berlin.up] == [None, 1]

@@ -2,7 +2,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 
 from gateway.counters import TrafficTotals, counted, document, read
-from gateway.peers import Networks, by_key, difference, peers, remaining, tunnels
+from gateway.peers import by_key, difference, peers, remaining, tunnels
 from gateway.tunnels import describe, ended_rotations
 from tests.unit.gateway.house import LANS, NETWORK, heard, key, of, router
 from tributary.wireguard.interface import Peer
@@ -18,7 +18,7 @@ def test_each_tunnel_is_a_peer_with_one_address_that_is_never_called() -> None:
 
 
 def test_a_router_that_rotates_has_both_of_its_identities() -> None:
-    made = tunnels({"berlin": router(1, following=2)}, Networks(NETWORK))
+    made = tunnels({"berlin": router(1, following=2)}, NETWORK)
     assert [tunnel.key for tunnel in made] == [tunnel.key for tunnel in (*BERLIN, *PARIS)]
     assert {tunnel.router for tunnel in made} == {"berlin"}
 
@@ -39,13 +39,13 @@ def test_a_router_that_gets_ipv6_keeps_its_connections_and_one_that_goes_loses_a
 
 
 def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_connections() -> None:
-    lan, networks = IPv6Network("2001:db8:1:1::/64"), Networks(NETWORK, LANS)
+    lan = IPv6Network("2001:db8:1:1::/64")
     renewed = router(1, following=2)
     assert renewed.next is not None
     renewed = renewed.model_copy(update={"next": renewed.next.model_copy(update={"lan": 1})})
-    before = tunnels({"berlin": renewed}, networks)
+    before = tunnels({"berlin": renewed}, NETWORK, LANS)
     assert {tunnel.key: tunnel.lan for tunnel in before if tunnel.slot == 0} == {key(1): lan, key(2): None}
-    after = tunnels({"berlin": renewed.rotated()}, networks)
+    after = tunnels({"berlin": renewed.rotated()}, NETWORK, LANS)
     assert {tunnel.key: tunnel.lan for tunnel in after if tunnel.slot == 0} == {key(2): lan}
     there = [heard(tunnel) for tunnel in before]
     assert difference(after, there, [lan]).released == [IPv4Network("10.84.0.16/28")]
