@@ -5,7 +5,7 @@ from pathlib import Path
 
 from console.settings import ConsoleSettings, read
 from tributary.daemons import directories
-from tributary.daemons.logs import Format, to_stderr
+from tributary.daemons.logs import Format, add_argument, to_stderr
 from tributary.settings.cli import Arguments, Subcommands, program
 
 _STATE = Path("/var/lib/tributary-console")
@@ -43,9 +43,7 @@ def parser() -> Arguments:
     run = commands.add("run", _run, "serve the page until stopped", _RUN)
     run.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file (default: what each key says)")
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where history and journal are kept")
-    run.add_argument(
-        "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
-    )
+    add_argument(run)
     command = commands.add("check", _check, "whether settings are accepted", _CHECK)
     command.add_argument("settings", type=Path, metavar="FILE", help="a TOML file")
     return made

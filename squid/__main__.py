@@ -3,7 +3,6 @@
 import ipaddress
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from squid import host, process, render
 from squid.settings import SquidSettings
 from squid.targets import Address
 from tributary.settings import cli
-from tributary.settings.files import load
+from tributary.settings.files import described, load
 
 DESCRIPTION = """\
 Squid as an HTTP proxy that speaks MPTCP to clients and plain TCP to servers.
@@ -48,7 +47,9 @@ example
 
 def parser() -> cli.Arguments:
     """All commands and their arguments."""
-    made = cli.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
+    made = cli.Arguments(
+        prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", described(SquidSettings, "  "))
+    )
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, act: Callable[..., None]) -> cli.Arguments:
@@ -101,15 +102,6 @@ def _run(settings: Path, dry_run: bool) -> None:
     else:
         print("squid: note: this host and the configuration are only checked for root", file=sys.stderr)
     print(f"# {asked.paths.config}\n{config}\n# nft -f -\n{render.guard(asked)}", end="")
-
-
-def _keys() -> str:
-    return "\n".join(
-        textwrap.fill(
-            f"{name}: {field.title}. {field.description}", 118, initial_indent="  ", subsequent_indent="      "
-        )
-        for name, field in SquidSettings.model_fields.items()
-    )
 
 
 main = cli.program(parser)

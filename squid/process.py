@@ -18,8 +18,8 @@ from squid.settings import SquidSettings
 from tributary.daemons import directories
 from tributary.kernel import nft
 from tributary.kernel.mptcp_switch import require_mptcp
-from tributary.kernel.process import require, run
-from tributary.settings.errors import CommandError, Exit
+from tributary.kernel.process import ended, require, run
+from tributary.settings.errors import CommandError, Exit, refused
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -93,14 +93,14 @@ def serve(settings: SquidSettings) -> None:
 
 def _keep_guarded(squid: subprocess.Popen[bytes], rules: str) -> None:
     """Until Squid ends. Another program's ``flush ruleset``, as of nftables.service, takes the guard as well."""
-    ended = os.pidfd_open(squid.pid)
+    end = os.pidfd_open(squid.pid)
     try:
-        while not select.select([ended], [], [], _GUARD_SECONDS)[0]:
+        while not select.select([end], [], [], _GUARD_SECONDS)[0]:
             if nft.listed(_TABLE) is None:
                 nft.execute(rules)
                 print("the guard was flushed by another program, and is loaded again", file=sys.stderr, flush=True)
     finally:
-        os.close(ended)
+        os.close(end)
     squid.wait()
 
 
@@ -123,20 +123,16 @@ def _prepare_state(settings: SquidSettings) -> None:
     """Create the state directory. It remains root's, since root writes there; Squid's user owns what is below."""
     if settings.state_directory is None:
         return
-    try:
+    with refused(Exit.SYSTEM, settings.state_directory, "cannot be made"):
         for directory in (settings.paths.logs, settings.paths.cache):
             directory.mkdir(parents=True, exist_ok=True)
             shutil.chown(directory, host.USER)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{settings.state_directory}: cannot be made: {error.strerror}") from error
 
 
 @contextmanager
 def _written(path: Path, text: str) -> Iterator[None]:
-    try:
+    with refused(Exit.SYSTEM, path, "cannot be written"):
         path.write_text(text)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
     try:
         yield
     finally:
@@ -171,9 +167,10 @@ def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess
         start_new_session=True,
     )
     try:
-        yield squid
+        # It lets transfers end first; a second signal to this process ends it at once.
+        with ended(squid, settings.drain.seconds + 10):
+            yield squid
     finally:
-        _stop(squid, settings)
         for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
             segment.unlink(missing_ok=True)
 
@@ -183,20 +180,6 @@ def _make_cache(command: list[str]) -> None:
     made = run([*command, "-z"], timeout=_CACHE_SECONDS)
     if made.returncode != 0:
         raise CommandError(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")
-
-
-def _stop(squid: subprocess.Popen[bytes], settings: SquidSettings) -> None:
-    """Let Squid drain, then end it; a second signal to this process ends it at once."""
-    squid.terminate()
-    try:
-        squid.wait(settings.drain.seconds + 10)
-    except subprocess.TimeoutExpired:
-        squid.kill()
-    except BaseException:
-        squid.kill()
-        raise
-    finally:
-        squid.wait()
 
 
 def _await_listeners(squid: subprocess.Popen[bytes], settings: SquidSettings, log: _Log) -> None:

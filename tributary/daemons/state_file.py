@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tributary.daemons.logs import Level, Log
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -94,7 +94,5 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 def unlink(path: Path) -> None:
     """Remove ``path``, if it is there; raises CommandError, exit 71."""
-    try:
+    with refused(Exit.SYSTEM, path, "cannot be removed"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error

@@ -90,17 +90,21 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
 
 @contextmanager
 def ended(process: "subprocess.Popen[Any]", grace: float) -> Iterator[None]:
-    """``process`` is over when the block is: it is asked to end, and killed if that takes it ``grace`` seconds."""
+    """``process`` is over when the block is: it is asked to end, and killed if that takes it ``grace`` seconds, or if
+    this one is asked to end meanwhile.
+    """
     try:
         yield
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(grace)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        process.terminate()
+        try:
+            process.wait(grace)
+        except BaseException as error:
+            process.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        finally:
+            process.wait()
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:
