@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from throttler.policy.model import Policy, Rule
 from throttler.policy.values import HIGHEST, Day, Direction, Networks, SharedBy, SubflowType
 from throttler.sessions import Session, Subflow
+from tributary.api.console import RuleResult
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
 
@@ -65,14 +66,6 @@ class Condition:
     complaint: Callable[[Session, Subflow], str]
 
 
-@dataclass(frozen=True, slots=True)
-class RuleResult:
-    """The result of one rule for a subflow: ``mismatch`` is why it does not apply, None if it does."""
-
-    rule: str
-    mismatch: str | None
-
-
 class Matcher:
     """A policy, compiled for evaluation."""
 
@@ -119,7 +112,7 @@ class Matcher:
                 mismatch = "it is not active now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
             if self.path(subflow) is None:
                 mismatch = f"it takes no path: its interface is {subflow.interface or 'not known'}"
-            reasons.append(RuleResult(rule.name, mismatch))
+            reasons.append(RuleResult(rule=rule.name, applies=mismatch is None, reason=mismatch))
             if mismatch is None:
                 break
         return reasons

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from throttler.shaping.plan import ActiveClass
 from throttler.shaping.render import MARK, class_id
 from throttler.shaping.topology import device
 from throttler.sources.source import SourceKind
+from tributary.api.console import ExplainedSubflow
 from tributary.kernel.htb import ClassStatistics, of_device
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
@@ -105,18 +107,15 @@ class Report:
     def found(self, query: SessionQuery) -> FoundSessions:
         """The sessions that a query asks for."""
         fits = sessions_found(query, self.snapshot, self.measured.subflows)
-        dry = self._dry
         part = fits[query.offset : query.offset + query.limit]
-        uptime = round(self.uptime, 3)
-        return FoundSessions(uptime, len(fits), tuple(self._session(session, dry) for session in part))
+        return FoundSessions(round(self.uptime, 3), len(fits), tuple(map(self._session, part)))
 
-    @property
+    @cached_property
     def _dry(self) -> Collection[str]:
         return {rule.name for rule in self.snapshot.policy.rules if rule.dry_run}
 
     def _status(self, classes: int | None, sessions: int | None) -> Status:
         snapshot = self.snapshot
-        dry = self._dry
         classes_by_rule = Counter(key.owner.rule for key in snapshot.classes)
         used = defaultdict[str, list[int]](list)
         for owner, _, amount in snapshot.used:
@@ -133,11 +132,9 @@ class Report:
                 _rule(snapshot, rule, rule.name in self.runtime, classes_by_rule[rule.name], used[rule.name])
                 for rule in snapshot.policy.rules
             ),
-            paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
-            classes=tuple(
-                _class(each, self.measured, self._privacy) for each in islice(snapshot.classes.values(), classes)
-            ),
-            sessions=tuple(self._session(session, dry) for session in snapshot.sessions[:sessions]),
+            paths=tuple(map(self._path, snapshot.policy.paths)),
+            classes=tuple(map(self._class, islice(snapshot.classes.values(), classes))),
+            sessions=tuple(map(self._session, snapshot.sessions[:sessions])),
             counters=_counters(snapshot, self.counts),
             capture={interface: CaptureStatus(**counts) for interface, counts in self.capture.items()},
             steering=self.steering,
@@ -147,8 +144,38 @@ class Report:
     def _privacy(self) -> Privacy:
         return self.snapshot.policy.privacy
 
-    def _session(self, session: Session, dry: Collection[str]) -> SessionStatus:
-        snapshot, now = self.snapshot, self.now
+    def _path(self, name: str) -> PathStatus:
+        snapshot = self.snapshot
+        interface = snapshot.policy.paths[name].interface
+        return PathStatus(
+            name,
+            interface,
+            interface not in snapshot.absent,
+            snapshot.subflows_by_path[name],
+            snapshot.throttled_by_path[name],
+        )
+
+    def _class(self, shown: ActiveClass) -> ClassStatus:
+        htb = shown.htb
+        where = device(htb.key.interface, htb.key.direction)
+        found = self.measured.classes.get((where, htb.minor))
+        return ClassStatus(
+            device=where,
+            id=class_id(htb.minor),
+            direction=str(htb.key.direction),
+            rule=htb.key.owner.rule,
+            owner=_owner(htb.key.owner, self._privacy),
+            rate=str(Rate(htb.rates.rate)),
+            ceiling=str(Rate(htb.rates.ceiling)),
+            subflows=shown.members,
+            sent_bytes=found.bytes if found else None,
+            sent_packets=found.packets if found else None,
+            dropped_packets=found.drops if found else None,
+            backlog_bytes=found.backlog if found else None,
+        )
+
+    def _session(self, session: Session) -> SessionStatus:
+        snapshot = self.snapshot
         decisions = {decision.subflow: decision for decision in snapshot.decisions.get(session.token, ())}
         class_keys = snapshot.class_keys.get(session.token, {})
         classes = {
@@ -156,19 +183,43 @@ class Report:
             for (way, name), key in class_keys.items()
             if key in snapshot.classes
         }
-        traffic, privacy = self.measured.subflows, self._privacy
         return SessionStatus(
             token=f"{session.token:08x}",
-            age_s=_seconds(now - session.since),
+            age_s=self._age(session.since),
             active_subflows=session.active,
             announced=tuple(
-                AnnouncedAddress(number, shortened(address, privacy)) for number, address in session.announced
+                AnnouncedAddress(number, shortened(address, self._privacy)) for number, address in session.announced
             ),
-            subflows=tuple(
-                _subflow(subflow, decisions.get(subflow.name), dry, classes, traffic.get(subflow.name), now, privacy)
-                for subflow in session.subflows
-            ),
+            subflows=tuple(self._subflow(each, decisions.get(each.name), classes) for each in session.subflows),
         )
+
+    def _subflow(
+        self, subflow: Subflow, decision: Decision | None, classes: Mapping[tuple[FourTuple, Direction], str]
+    ) -> SubflowStatus:
+        name, traffic = subflow.name, self.measured.subflows.get(subflow.name)
+        return SubflowStatus(
+            local=name.local,
+            local_port=name.local_port,
+            remote=shortened(name.remote, self._privacy),
+            remote_port=name.remote_port,
+            interface=subflow.interface,
+            path=decision.path if decision else None,
+            address_id=subflow.address_id,
+            initial=subflow.initial,
+            backup=subflow.backup,
+            age_s=self._age(subflow.since),
+            rule=decision.rule if decision else None,
+            throttled=decision is not None and decision.throttled,
+            sent_bytes=traffic.acked if traffic else None,
+            received_bytes=traffic.received if traffic else None,
+            rtt_us=traffic.rtt_us if traffic else None,
+            dry_run=decision is not None and decision.rule in self._dry,
+            download=classes.get((name, Direction.DOWNLOAD)),
+            upload=classes.get((name, Direction.UPLOAD)),
+        )
+
+    def _age(self, since: int) -> float:
+        return round((self.now - since) / SECOND, 3)
 
 
 def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
@@ -207,37 +258,6 @@ def _quota(snapshot: Snapshot, rule: Rule, used: Sequence[int]) -> QuotaStatus |
     )
 
 
-def _path(snapshot: Snapshot, name: str) -> PathStatus:
-    interface = snapshot.policy.paths[name].interface
-    return PathStatus(
-        name,
-        interface,
-        interface not in snapshot.absent,
-        snapshot.subflows_by_path[name],
-        snapshot.throttled_by_path[name],
-    )
-
-
-def _class(shown: ActiveClass, measured: Measured, privacy: Privacy) -> ClassStatus:
-    htb = shown.htb
-    where = device(htb.key.interface, htb.key.direction)
-    found = measured.classes.get((where, htb.minor))
-    return ClassStatus(
-        device=where,
-        id=class_id(htb.minor),
-        direction=str(htb.key.direction),
-        rule=htb.key.owner.rule,
-        owner=_owner(htb.key.owner, privacy),
-        rate=_rate(htb.rates.rate),
-        ceiling=_rate(htb.rates.ceiling),
-        subflows=shown.members,
-        sent_bytes=found.bytes if found else None,
-        sent_packets=found.packets if found else None,
-        dropped_packets=found.drops if found else None,
-        backlog_bytes=found.backlog if found else None,
-    )
-
-
 def _owner(owner: Owner, privacy: Privacy) -> str:
     if privacy == "full" or owner.shared_by not in (SharedBy.CLIENT, SharedBy.SUBFLOW):
         return owner.key
@@ -246,46 +266,6 @@ def _owner(owner: Owner, privacy: Privacy) -> str:
     local, _, remote = owner.key.partition(" > ")
     host, port = host_and_port(remote)
     return f"{local} > {joined(shortened(host, privacy), port)}"
-
-
-def _subflow(
-    subflow: Subflow,
-    decision: Decision | None,
-    dry: Collection[str],
-    classes: Mapping[tuple[FourTuple, Direction], str],
-    traffic: Traffic | None,
-    now: int,
-    privacy: Privacy,
-) -> SubflowStatus:
-    name = subflow.name
-    return SubflowStatus(
-        local=name.local,
-        local_port=name.local_port,
-        remote=shortened(name.remote, privacy),
-        remote_port=name.remote_port,
-        interface=subflow.interface,
-        path=decision.path if decision else None,
-        address_id=subflow.address_id,
-        initial=subflow.initial,
-        backup=subflow.backup,
-        age_s=_seconds(now - subflow.since),
-        rule=decision.rule if decision else None,
-        throttled=decision is not None and decision.throttled,
-        sent_bytes=traffic.acked if traffic else None,
-        received_bytes=traffic.received if traffic else None,
-        rtt_us=traffic.rtt_us if traffic else None,
-        dry_run=decision is not None and decision.rule in dry,
-        download=classes.get((name, Direction.DOWNLOAD)),
-        upload=classes.get((name, Direction.UPLOAD)),
-    )
-
-
-def _rate(bits: int) -> str:
-    return str(Rate(bits))
-
-
-def _seconds(nanoseconds: int) -> float:
-    return round(nanoseconds / SECOND, 3)
 
 
 def question(engine: Engine, ends: object, privacy: Privacy = "full") -> ExplainQuery:
@@ -322,24 +302,19 @@ def explain(asked: ExplainQuery, privacy: Privacy, steering: str | None = None) 
     """Which rule applies to each of the query's first subflows, and why the others do not; and what was decided about
     the session's paths.
     """
-    explained = []
-    for subflow in asked.subflows[:EXPLAINED]:
-        results = asked.matcher.explain(asked.session, subflow, asked.context)
-        full, shown = subflow.name.remote, shortened(subflow.name.remote, privacy)
-        explained.append(
-            {
-                "token": f"{asked.session.token:08x}",
-                "subflow": str(subflow.name.shown(privacy)),
-                "path": asked.matcher.path(subflow),
-                "rules": [
-                    {
-                        "rule": each.rule,
-                        "applies": each.mismatch is None,
-                        "reason": each.mismatch and each.mismatch.replace(f" {full} ", f" {shown} "),
-                    }
-                    for each in results
-                ],
-                "steering": steering,
-            }
-        )
-    return {"subflows": explained}
+    explained = (_explained(asked, subflow, privacy, steering) for subflow in asked.subflows[:EXPLAINED])
+    return {"subflows": [each.model_dump(mode="json") for each in explained]}
+
+
+def _explained(asked: ExplainQuery, subflow: Subflow, privacy: Privacy, steering: str | None) -> ExplainedSubflow:
+    full, shown = f" {subflow.name.remote} ", f" {shortened(subflow.name.remote, privacy)} "
+    results = asked.matcher.explain(asked.session, subflow, asked.context)
+    return ExplainedSubflow(
+        token=f"{asked.session.token:08x}",
+        subflow=str(subflow.name.shown(privacy)),
+        path=asked.matcher.path(subflow),
+        rules=tuple(
+            each.model_copy(update={"reason": each.reason and each.reason.replace(full, shown)}) for each in results
+        ),
+        steering=steering,
+    )

@@ -30,20 +30,29 @@ _FRAGMENT_OFFSET = 0x1FFF
 _FLAGS = [Flags(number & int(Flags.FIN | Flags.SYN | Flags.RST | Flags.ACK)) for number in range(256)]
 
 
+_Found = tuple[str, int, str, int, Flags, bytes]
+"""A segment's source and destination, each with its port, flags and options."""
+
+
 def segment(data: bytes, link: type[Packet], time: int, interface: str, outgoing: bool) -> Segment | None:
     """The packet ``data``, whose outermost layer is ``link``, as a segment, or None if it has no whole TCP header."""
+    found = _found(data, link)
+    return Segment(time, interface, outgoing, *found) if found else None
+
+
+def _found(data: bytes, link: type[Packet]) -> _Found | None:
     if link is Ether and len(data) >= _ETHERNET_HEADER:
         (kind,) = _ETHERTYPE.unpack_from(data)
         if kind == _ETHERTYPE_IPV4:
-            return _ipv4(data, _ETHERNET_HEADER, time, interface, outgoing)
+            return _ipv4(data, _ETHERNET_HEADER)
         if kind == _ETHERTYPE_IPV6:
-            return _ipv6(data, _ETHERNET_HEADER, time, interface, outgoing)
+            return _ipv6(data, _ETHERNET_HEADER)
     if link is IPv46 and data:
-        return (_ipv6 if data[0] >> 4 == 6 else _ipv4)(data, 0, time, interface, outgoing)
-    return _in_layers(data, link, time, interface, outgoing)
+        return (_ipv6 if data[0] >> 4 == 6 else _ipv4)(data, 0)
+    return _in_layers(data, link)
 
 
-def _ipv4(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Segment | None:
+def _ipv4(data: bytes, at: int) -> _Found | None:
     if len(data) < at + _IPV4_HEADER:
         return None
     version, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, at)
@@ -52,42 +61,31 @@ def _ipv4(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Se
         return None
     # Zero where segmentation is left to the interface and the packet is longer than the field can say.
     end = at + total if total >= length else len(data)
-    ends = socket.inet_ntop(socket.AF_INET, source), socket.inet_ntop(socket.AF_INET, destination)
-    return _tcp(data[:end], at + length, ends, time, interface, outgoing)
+    return _tcp(data[:end], at + length, socket.AF_INET, source, destination)
 
 
-def _ipv6(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Segment | None:
+def _ipv6(data: bytes, at: int) -> _Found | None:
     if len(data) < at + _IPV6_HEADER:
         return None
     version, length, header, source, destination = _IPV6.unpack_from(data, at)
     if version >> 4 != 6 or header != socket.IPPROTO_TCP:
         return None
     at += _IPV6_HEADER
-    ends = socket.inet_ntop(socket.AF_INET6, source), socket.inet_ntop(socket.AF_INET6, destination)
-    return _tcp(data[: at + length], at, ends, time, interface, outgoing)
+    return _tcp(data[: at + length], at, socket.AF_INET6, source, destination)
 
 
-def _tcp(data: bytes, at: int, ends: tuple[str, str], time: int, interface: str, outgoing: bool) -> Segment | None:
+def _tcp(data: bytes, at: int, family: int, source: bytes, destination: bytes) -> _Found | None:
     if len(data) < at + _TCP_HEADER:
         return None
     source_port, destination_port, offset, flags = _TCP.unpack_from(data, at)
     length = 4 * (offset >> 4)
     if length < _TCP_HEADER or len(data) < at + length:
         return None
-    return Segment(
-        time=time,
-        interface=interface,
-        outgoing=outgoing,
-        source=ends[0],
-        source_port=source_port,
-        destination=ends[1],
-        destination_port=destination_port,
-        flags=_FLAGS[flags],
-        options=data[at + _TCP_HEADER : at + length],
-    )
+    ends = socket.inet_ntop(family, source), source_port, socket.inet_ntop(family, destination), destination_port
+    return *ends, _FLAGS[flags], data[at + _TCP_HEADER : at + length]
 
 
-def _in_layers(data: bytes, link: type[Packet], time: int, interface: str, outgoing: bool) -> Segment | None:
+def _in_layers(data: bytes, link: type[Packet]) -> _Found | None:
     """What is in the first IP layer that Scapy finds; from there on it is read as everywhere."""
     try:
         layers = link(data).iterpayloads()
@@ -97,5 +95,4 @@ def _in_layers(data: bytes, link: type[Packet], time: int, interface: str, outgo
         return None
     if network is None:
         return None
-    read = _ipv4 if isinstance(network, IP) else _ipv6
-    return read(network.original, 0, time, interface, outgoing)
+    return (_ipv4 if isinstance(network, IP) else _ipv6)(network.original, 0)

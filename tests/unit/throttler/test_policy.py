@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from tests.refusals import command_error
-from throttler.policy.decide import Assignment, EvaluationContext, Matcher, RuleResult
+from throttler.policy.decide import Assignment, EvaluationContext, Matcher
 from throttler.policy.model import Policy, Rule, read, with_rule, without_rule
 from throttler.policy.preview import NAMED, preview
 from throttler.policy.values import Direction, SharedBy
 from throttler.sessions import Session, Subflow
-from tributary.api.console import Preview
+from tributary.api.console import Preview, RuleResult
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
@@ -195,10 +195,10 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
     active = EvaluationContext(frozenset({"three", "mail", "slow"}))
     reasons = Matcher(policy).explain(session, session.subflows[0], active)
     assert reasons == [
-        RuleResult("three", "its session has 2 active subflows, not 3 or more"),
-        RuleResult("mail", "this host's port is 3128, not 25"),
-        RuleResult("late", "it is not active now: 01:00-02:00"),
-        RuleResult("slow", None),
+        RuleResult(rule="three", applies=False, reason="its session has 2 active subflows, not 3 or more"),
+        RuleResult(rule="mail", applies=False, reason="this host's port is 3128, not 25"),
+        RuleResult(rule="late", applies=False, reason="it is not active now: 01:00-02:00"),
+        RuleResult(rule="slow", applies=True, reason=None),
     ]
 
 
