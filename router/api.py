@@ -57,14 +57,16 @@ def status(reconciler: Reconciler, wall: float, now: float) -> Answer:
 
 
 def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
+    facts = _link_facts(reconciler, link)
+    applied = reconciler.gateways.applied.get(reconciler.settings.tunnels.name(link.slot + 1))
     return {
         "name": link.name,
         "state": "down" if link.reason else "up",
         "reason": link.reason,
         "since": timestamp(link.since),
         "state_age_s": round(wall - link.since, 3),
-        "diagnosis": _findings(diagnosis.of_link(_link_facts(reconciler, link))),
-        "interface": link.interface.name if link.interface else None,
+        "diagnosis": _findings(diagnosis.of_link(facts)),
+        "interface": facts.interface,
         "driver": link.interface.driver if link.interface else None,
         "bus": link.interface.bus if link.interface else None,
         "addresses": [str(address) for address in link.addresses],
@@ -81,7 +83,12 @@ def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
         "tunnel": _tunnel(reconciler.gateway_tunnels.of(link)) if reconciler.gateway_tunnels else None,
         "endpoints": _endpoints(reconciler, link),
         "probe": _probe(reconciler, link),
-        **_results(reconciler, link),
+        # The results of the checks; None where there are none.
+        "mtu": facts.mtu,
+        "tunnel_mtu": applied.mtu if applied else None,
+        "mptcp_inside": facts.inside,
+        "mptcp_outside": facts.outside,
+        "login_page": facts.login_page,
     }
 
 
@@ -125,38 +132,25 @@ def _link_facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
     )
 
 
-def _results(reconciler: Reconciler, link: Link) -> Answer:
-    """The results of the checks: bytes, MPTCP verdicts, the login page; None where there are none."""
-    tunnel = reconciler.settings.tunnels.name(link.slot + 1)
-    applied, verdicts = reconciler.gateways.applied.get(tunnel), reconciler.verdicts.results
-    return {
-        "mtu": reconciler.paths.results.get(link.name),
-        "tunnel_mtu": applied.mtu if applied else None,
-        "mptcp_inside": verdicts.get(link.name),
-        "mptcp_outside": verdicts.get(outside(link.name)),
-        "login_page": reconciler.portals.results.get(link.name),
-    }
-
-
 def _findings(found: Iterable[diagnosis.Diagnosis]) -> list[Answer]:
     return [{"code": each.code, "text": each.text} for each in found]
 
 
 def _gateway(reconciler: Reconciler, gateway_tunnels: GatewayTunnels, now: float) -> Answer:
-    gateways = reconciler.gateways
-    earlier, failback = gateways.earlier, gateways.failback
-    facts = diagnosis.GatewayFacts(
+    gateways, failback = reconciler.gateways, reconciler.gateways.failback
+    earlier = str(gateways.earlier.gateway) if gateways.earlier else None
+    found = diagnosis.of_gateway(
         str(gateways.address),
         bool(gateways.resolved),
         None if reconciler.health.is_new else gateway_tunnels.answers,
-        str(earlier.gateway) if earlier else None,
+        earlier,
         None if failback.since is None else now - failback.since,
         failback.required,
     )
     return {
         "address": gateways.address,
-        "earlier": facts.earlier,
-        "diagnosis": _findings(diagnosis.of_gateway(facts)),
+        "earlier": earlier,
+        "diagnosis": _findings(found),
         "resolved": [str(address) for address in gateways.resolved],
         "inside": str(gateway_tunnels.inside),
         "answers": gateway_tunnels.answers,

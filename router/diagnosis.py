@@ -225,45 +225,40 @@ def _multipath(facts: LinkFacts) -> Iterator[Diagnosis]:
         )
 
 
-@dataclass(frozen=True)
-class GatewayFacts:
-    """Which gateway of several is used: its HOST:PORT is ``address``, that of an earlier one ``earlier``.
+def of_gateway(
+    address: str,
+    is_found: bool,
+    answers: bool | None,
+    earlier: str | None = None,
+    answering_for: float | None = None,
+    required: float = 0.0,
+) -> Iterator[Diagnosis]:
+    """The diagnoses of the gateway in use, whose HOST:PORT is ``address``, and of an ``earlier`` one.
 
     ``is_found``: whether its address is known. ``answers`` is None before the first result. ``answering_for``: seconds
     since the earlier one answers again, None if it does not; ``required`` how many it must.
     """
-
-    address: str
-    is_found: bool
-    answers: bool | None
-    earlier: str | None = None
-    answering_for: float | None = None
-    required: float = 0.0
-
-
-def of_gateway(facts: GatewayFacts) -> Iterator[Diagnosis]:
-    """The diagnoses of the gateway in use and of the one before it."""
-    if not facts.is_found:
+    if not is_found:
         yield Diagnosis(
             Code.GATEWAY_NAME_NOT_FOUND,
-            f"The gateway's name {facts.address} is not found: everything leaves by the links themselves. The name is"
+            f"The gateway's name {address} is not found: everything leaves by the links themselves. The name is"
             " wrong, or no link has a connection.",
         )
-    elif facts.answers is None:
-        yield Diagnosis(Code.PROBING, f"The gateway {facts.address} is being tried.")
-    elif not facts.answers:
+    elif answers is None:
+        yield Diagnosis(Code.PROBING, f"The gateway {address} is being tried.")
+    elif not answers:
         yield Diagnosis(
             Code.NO_ANSWER_ANYWHERE,
-            f"The gateway {facts.address} does not answer: everything leaves by the links themselves. It is off, it"
+            f"The gateway {address} does not answer: everything leaves by the links themselves. It is off, it"
             " does not know this box any more, or no link has a connection.",
         )
     else:
-        yield Diagnosis(Code.WORKS, f"The gateway {facts.address} answers.")
-    if facts.earlier is not None and facts.answering_for is None:
-        yield Diagnosis(Code.LATER_GATEWAY, f"It takes the place of {facts.earlier}, which does not answer.")
-    elif facts.earlier is not None:
+        yield Diagnosis(Code.WORKS, f"The gateway {address} answers.")
+    if earlier is not None and answering_for is None:
+        yield Diagnosis(Code.LATER_GATEWAY, f"It takes the place of {earlier}, which does not answer.")
+    elif earlier is not None:
         yield Diagnosis(
             Code.EARLIER_GATEWAY_ANSWERS,
-            f"It takes the place of {facts.earlier}, which has answered again for {facts.answering_for:.0f} s. After"
-            f" {facts.required:.0f} s everything goes there; connections that run then are cut once.",
+            f"It takes the place of {earlier}, which has answered again for {answering_for:.0f} s. After"
+            f" {required:.0f} s everything goes there; connections that run then are cut once.",
         )

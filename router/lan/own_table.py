@@ -26,7 +26,6 @@ class OwnTable:
             nft.execute(nft.delete(self._name) + self._rules)
 
     def remove(self) -> None:
-        """Remove it, if it was made."""
         if self._rules:
             self.replace("")
 

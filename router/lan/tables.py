@@ -1,22 +1,40 @@
-"""The tables of nft(8) for the LAN: which devices are counted, and what is by-passed."""
+"""The tables of nft(8) for the LAN: what its devices send and receive is counted, and what is by-passed."""
 
+from pathlib import Path
+
+from router.lan import devices
 from router.lan.bypass import Bypasses
-from router.lan.counters import DeviceCounters
+from router.lan.devices import Answer
+from router.lan.own_table import OwnTable
 from router.settings import RouterSettings
+from tributary.kernel import nft
 from tributary.settings.errors import CommandError
+
+_INTERVAL = 0.25
+"""Seconds for which devices that were read are answered again."""
+_LONGEST_LEASES = 1 << 20
 
 
 class LanTables:
     """Both tables and what they say; all methods but ``remove`` raise CommandError."""
 
     def __init__(self) -> None:
-        self._devices, self.bypasses = DeviceCounters(), Bypasses()
-        self._tables = self._devices.table, self.bypasses.table
+        self._counters, self.bypasses = OwnTable(devices.TABLE), Bypasses()
+        self._tables = self._counters, self.bypasses.table
+        self._counted: str | None = ""
+        """The interface whose devices are counted; an earlier daemon may have left a table."""
+        self._leases = Path()
+        self._read: tuple[float, list[Answer]] | None = None
 
     def change_settings(self, settings: RouterSettings) -> None:
-        """Drops the by-passes that were added."""
+        """Drops the by-passes that were added; counts from zero if another interface is the LAN's now, or ends."""
         self.bypasses.change_settings(settings)
-        self._devices.change_settings(settings)
+        self._leases = settings.leases
+        interface = settings.lan if settings.devices else None
+        if interface != self._counted:
+            self._counters.replace(devices.rules(interface) if interface else "")
+            self._counted = interface
+        self._counters.restore()
 
     def restore(self) -> None:
         """Makes again what another program has removed."""
@@ -24,9 +42,20 @@ class LanTables:
             table.restore()
 
     def shown(self, now: float) -> dict[str, object]:
-        """The document of devices and by-passes; ``now`` by time.monotonic()."""
-        moment, devices = self._devices.devices(now)
-        return {"moment": moment, "devices": devices, "bypass": self.bypasses.listed}
+        """The document of by-passes and of devices that were seen within a day; ``now`` by time.monotonic()."""
+        if self._read is None or now >= self._read[0] + _INTERVAL:
+            counted = nft.counted(devices.TABLE) if self._counted else None
+            self._read = now, [] if counted is None else devices.devices(counted, self._names())
+        moment, found = self._read
+        return {"moment": moment, "devices": found, "bypass": self.bypasses.listed}
+
+    def _names(self) -> dict[str, str]:
+        """Of devices, by MAC address; none if the file is not there or cannot be read."""
+        try:
+            with self._leases.open(errors="replace") as file:
+                return devices.names(file.read(_LONGEST_LEASES))
+        except OSError:
+            return {}
 
     def remove(self) -> list[str]:
         """Returns what failed."""

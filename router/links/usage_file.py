@@ -4,8 +4,7 @@ from pathlib import Path
 
 from router.links.usage import Usage
 from tributary.daemons.state_file import StateFile, Tell
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+from tributary.kernel import sysctl
 
 
 class UsageFile(StateFile):
@@ -15,8 +14,7 @@ class UsageFile(StateFile):
         super().__init__(where / "usage.json")
 
     def load(self, tell: Tell | None = None) -> Usage:
-        """Returns the saved usage, or an empty one."""
-        boot = _BOOT.read_text().strip()
+        boot = sysctl.read("kernel/random/boot_id") or ""
         return self.read(lambda document: Usage.load(document, boot), tell) or Usage(boot=boot)
 
     def save(self, usage: Usage) -> None:

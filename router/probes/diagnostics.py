@@ -27,6 +27,7 @@ class LinkDiagnostics(Closing):
             self._mptcp_probe = stack.enter_context(TcpProbe[str](IPPROTO_MPTCP))
             self._plain_probe = stack.enter_context(TcpProbe[str]())
             self._portal_probe = stack.enter_context(PortalProbe())
+            self._probes = (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -34,14 +35,13 @@ class LinkDiagnostics(Closing):
 
     @property
     def descriptors(self) -> Collection[Descriptor]:
-        return (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
+        return self._probes
 
     @property
     def next_due(self) -> float | None:
         """When there is something to do without a readable socket."""
-        sockets = (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
         pure = (self._reconciler.paths, self._reconciler.verdicts, self._reconciler.portals)
-        return min((due for each in (*sockets, *pure) if (due := each.next_due) is not None), default=None)
+        return min((due for each in (*self._probes, *pure) if (due := each.next_due) is not None), default=None)
 
     def turn(self, now: float) -> bool:
         """Reads answers and starts the checks that are due; returns whether to reconcile now."""
@@ -92,10 +92,10 @@ class LinkDiagnostics(Closing):
 
     def _check_portals(self, now: float) -> None:
         portals = self._reconciler.portals
-        for response in self._portal_probe.responses(now):
-            path = portals.path(response.link)
+        for link, answer in self._portal_probe.responses(now):
+            path = portals.path(link)
             announced = captive_portal_option.login_page(path[0]) if path else None
-            portals.on_response(response.link, response.answer, announced, now)
+            portals.on_response(link, answer, announced, now)
         for name in portals.start_due(now):
             if path := portals.path(name):
                 self._portal_probe.start(name, path, now)

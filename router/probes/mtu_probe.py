@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from errno import EMSGSIZE
 
 from router.probes.mtu import Path
-from router.probes.pending import PendingSockets
-from tributary.kernel.state import family
+from router.probes.pending import PendingSockets, bound
 
 _ECHO = struct.Struct("!BBHHH")  # RFC 792, RFC 4443 section 4.1: type, code, checksum, identifier, sequence number
 _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
+_PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 _HEADERS = {4: 20, 6: 40}
 _SEQUENCE = 1
 # linux/in.h, linux/in6.h, linux/icmp.h; IP_PMTUDISC_PROBE: no fragments, whatever MTU the kernel has cached.
@@ -57,7 +57,9 @@ class MtuProbe(PendingSockets[str, _Ping]):
         identifier = int.from_bytes(os.urandom(2))
         made = None
         with suppress(OSError):
-            made = _connected(path)
+            made = bound(path.interface, path.source, socket.SOCK_RAW, _PROTOCOLS[path.target.version])
+            _prepare(made, path.target.version)
+            made.connect((str(path.target), 0))
             made.send(request(path.target.version, identifier, size))
         if made:
             self._selector.register(made, selectors.EVENT_READ, link)
@@ -78,21 +80,7 @@ class MtuProbe(PendingSockets[str, _Ping]):
             yield PingResult(link)
 
 
-def _connected(path: Path) -> socket.socket:
-    protocol = socket.IPPROTO_ICMP if path.target.version == 4 else socket.IPPROTO_ICMPV6
-    made = socket.socket(family(path.target), socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
-    try:
-        _prepare(made, path.target.version, path.interface)
-        made.bind((str(path.source), 0))
-        made.connect((str(path.target), 0))
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
-def _prepare(made: socket.socket, version: int, interface: str) -> None:
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+def _prepare(made: socket.socket, version: int) -> None:
     made.setsockopt(*_DISCOVER[version], _PROBE)
     made.setsockopt(*_TELL_ERRORS[version], 1)
     if version == 6:

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 from tributary.closing import Closing
+from tributary.kernel.state import Address, family
 
 
 class Attempt(Protocol):
@@ -22,6 +23,18 @@ class Attempt(Protocol):
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Attempt)
+
+
+def bound(interface: str, source: Address, kind: int, protocol: int) -> socket.socket:
+    """A socket that does not block, and sends from ``source`` through ``interface``; raises OSError."""
+    made = socket.socket(family(source), kind | socket.SOCK_NONBLOCK, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        made.bind((str(source), 0))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 class PendingSockets(Closing, Generic[K, A]):

@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from router.probes.pending import PendingSockets
+from router.probes.pending import PendingSockets, bound
 from router.probes.portal import LONGEST, NOBODY, PORT, REQUEST, TIMEOUT, PortalPath
-from tributary.kernel.state import family
 
 _END = b"\r\n\r\n"
-
-
-@dataclass(frozen=True)
-class Response:
-    """The head of a response; empty if there was none."""
-
-    link: str
-    answer: bytes
 
 
 @dataclass
@@ -36,22 +27,24 @@ class PortalProbe(PendingSockets[str, _Request]):
         self.cancel(link)
         made = None
         with suppress(OSError):
-            made = _connect(path)
+            made = bound(*path, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            with suppress(BlockingIOError):
+                made.connect((str(NOBODY), PORT))
             self._selector.register(made, selectors.EVENT_WRITE, link)
         self._pending[link] = _Request(made, now + TIMEOUT)
 
-    def responses(self, now: float) -> Iterator[Response]:
-        """The responses to requests that were answered, refused, or timed out."""
+    def responses(self, now: float) -> Iterator[tuple[str, bytes]]:
+        """The link and the head of the response of requests that have ended; it is empty if there was none."""
         for link in self._ready():
             if self._advance(self._pending[link], link):
                 yield self._finish(link)
         for link in self._expired(now):
             yield self._finish(link)
 
-    def _finish(self, link: str) -> Response:
-        response = Response(link, bytes(self._pending[link].answer))
+    def _finish(self, link: str) -> tuple[str, bytes]:
+        answer = bytes(self._pending[link].answer)
         self.cancel(link)
-        return response
+        return link, answer
 
     def _advance(self, request: _Request, link: str) -> bool:
         """Continues a request whose socket is writable or readable; returns whether it has ended."""
@@ -69,17 +62,3 @@ class PortalProbe(PendingSockets[str, _Request]):
             return True
         request.answer += read
         return not read or _END in request.answer or len(request.answer) >= LONGEST
-
-
-def _connect(path: PortalPath) -> socket.socket:
-    interface, source = path
-    made = socket.socket(family(source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-        made.bind((str(source), 0))
-        with suppress(BlockingIOError):
-            made.connect((str(NOBODY), PORT))
-    except OSError:
-        made.close()
-        raise
-    return made

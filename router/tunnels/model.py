@@ -12,6 +12,7 @@ from router.identifiers import BY_TUNNEL
 from router.links.model import Link
 from router.settings import RouterSettings
 from tributary.kernel.state import EVERYWHERE, Address, KernelState
+from tributary.settings.hosts import joined
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import Interface, Peer
@@ -191,6 +192,4 @@ def tunnel_mtu(interface: int, gateway: Address | None, path: int | None) -> int
 
 
 def _endpoint(enrolment: Enrolment, address: Address | None) -> str | None:
-    if address is None:
-        return None
-    return f"[{address}]:{enrolment.gateway.port}" if address.version == 6 else f"{address}:{enrolment.gateway.port}"
+    return joined(str(address), enrolment.gateway.port) if address else None

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from router.diagnosis import Code, GatewayFacts, LinkFacts, of_gateway, of_link
+from router.diagnosis import Code, LinkFacts, of_gateway, of_link
 from router.links.model import Reason
 from router.probes.mptcp import Verdict
 from tributary.settings.links import Use
@@ -109,19 +109,19 @@ def test_each_reason_why_a_link_is_down_has_a_cause_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("order", "causes", "part"),
     [
-        (GatewayFacts("gw:51840", False, None), [Code.GATEWAY_NAME_NOT_FOUND], "name gw:51840 is not found"),
-        (GatewayFacts("gw:51840", True, None), [Code.PROBING], "is being tried"),
-        (GatewayFacts("gw:51840", True, False), [Code.NO_ANSWER_ANYWHERE], "leaves by the links themselves"),
-        (GatewayFacts("gw:51840", True, True), [Code.WORKS], "The gateway gw:51840 answers."),
-        (GatewayFacts("b:1", True, True, "a:1"), [Code.WORKS, Code.LATER_GATEWAY], "the place of a:1, which does not"),
+        (("gw:51840", False, None), [Code.GATEWAY_NAME_NOT_FOUND], "name gw:51840 is not found"),
+        (("gw:51840", True, None), [Code.PROBING], "is being tried"),
+        (("gw:51840", True, False), [Code.NO_ANSWER_ANYWHERE], "leaves by the links themselves"),
+        (("gw:51840", True, True), [Code.WORKS], "The gateway gw:51840 answers."),
+        (("b:1", True, True, "a:1"), [Code.WORKS, Code.LATER_GATEWAY], "the place of a:1, which does not"),
         (
-            GatewayFacts("b:1", True, True, "a:1", 40.2, 300.0),
+            ("b:1", True, True, "a:1", 40.2, 300.0),
             [Code.WORKS, Code.EARLIER_GATEWAY_ANSWERS],
             "which has answered again for 40 s. After 300 s everything goes there; connections that run then are cut",
         ),
     ],
 )
-def test_what_is_said_of_gateways(order: GatewayFacts, causes: list[Code], part: str) -> None:
-    said = list(of_gateway(order))
+def test_what_is_said_of_gateways(order: tuple[Any, ...], causes: list[Code], part: str) -> None:
+    said = list(of_gateway(*order))
     assert [each.code for each in said] == causes
     assert part in " ".join(each.text for each in said)
