@@ -53,11 +53,9 @@ class Logins:
         return person if person and person.address == address and now < person.until else None
 
     def logout(self, secret: str) -> None:
-        """Forget a login."""
         self._logins.pop(digest(secret), None)
 
     def logout_all(self) -> None:
-        """Forget all logins and tokens."""
         self._logins.clear()
         self._tokens.clear()
 

@@ -34,7 +34,6 @@ class _Connections:
             self.remove(ended)
 
     def remove(self, transport: asyncio.Transport) -> None:
-        """Remove one, if it is there."""
         self._open.pop(transport, None)
 
 

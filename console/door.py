@@ -40,7 +40,6 @@ class Door:
         return self._logins.token(name[:_LONGEST_NAME], time.monotonic())
 
     def logout_all(self) -> None:
-        """Log all browsers out."""
         self._logins.logout_all()
 
     def set_password(self, given: str) -> None:
@@ -89,7 +88,6 @@ class Door:
             raise Refused(HTTPStatus.UNAUTHORIZED, line)
 
     def may(self, request: Request, needs: Needs) -> bool:
-        """Whether the request may have what it ``needs``."""
         is_free = needs == "nothing" or (needs == "reading" and self._settings.reading == "open")
         return is_free or self._person(request) is not None or (needs == "reading" and self._has_token(request))
 
@@ -109,7 +107,6 @@ class Door:
         return self._logins.person(secret, requests.address(request), time.monotonic()) if secret else None
 
     async def who(self, request: Request) -> Who:
-        """What whoever asks may do."""
         person = self._person(request)
         has_password = self._kept_password() is not None
         name = person.name if person else None
@@ -151,7 +148,6 @@ class Door:
         return self._password.read(password.checked, self._tell) or self._settings.password_hash
 
     async def logout(self, request: Request) -> Response:
-        """Log out."""
         self._logins.logout(request.cookies.get(COOKIE, ""))
         answer = Response(status_code=HTTPStatus.NO_CONTENT)
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")

@@ -58,7 +58,6 @@ class Guard:
         self._app, self._names = app, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -73,7 +73,6 @@ class Book:
             return _added(connection, who, Change(undone.subject, undone.key, undone.after, undone.before), now)
 
     def entry(self, number: int) -> Entry | None:
-        """The line of this number."""
         with self._database.opened() as connection:
             return _entry(connection, number)
 

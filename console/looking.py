@@ -134,7 +134,6 @@ class Looking:
         self._next = asyncio.Event()
 
     async def run(self) -> None:
-        """Look until cancelled."""
         loop = asyncio.get_running_loop()
         # A thread of its own: nothing that a page asks for keeps it waiting.
         with ThreadPoolExecutor(1, "looks") as thread:

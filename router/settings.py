@@ -193,7 +193,6 @@ class RouterSettings(Settings):
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
 
     def with_changes(self, changes: Mapping[str, "LinkChange"]) -> Self:
-        """These settings with changes of some links."""
         changed = {name: self.wan[name].model_copy(update=change.given) for name, change in changes.items()}
         return self.model_copy(update={"wan": {**self.wan, **changed}})
 

@@ -66,11 +66,9 @@ class Sessions:
         return len(self._known)
 
     def get(self, token: int) -> Session | None:
-        """The session that ``token`` names, if it is there."""
         return self._sessions.get(token)
 
     def with_subflow(self, name: FourTuple) -> Session | None:
-        """The session that has this subflow, if one does."""
         known = self._known.get(name)
         return None if known is None else self._sessions[known[0]]
 

@@ -154,7 +154,6 @@ class Usage:
         return abs(meter.used - saved.used) >= UNSAVED * self.cap(name)
 
     def saved(self, now: float) -> None:
-        """``dump`` was saved."""
         self._saved, self._saved_at = dict(self.meters), now
 
     def dump(self) -> dict[str, Any]:

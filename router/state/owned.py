@@ -37,7 +37,6 @@ class RecordFile(StateFile):
         super().__init__(where / f"{namespace}.json")
 
     def load(self, tell: Tell | None = None) -> OwnershipRecord:
-        """Returns the saved record, or an empty one."""
         return self.read(_read, tell) or OwnershipRecord()
 
     def save(self, record: OwnershipRecord) -> None:

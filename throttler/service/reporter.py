@@ -41,7 +41,6 @@ class Reporter(Closing):
         return asked
 
     def do(self, act: Callable[[], T]) -> Future[T]:
-        """A future of what ``act`` returns."""
         return self._thread.submit(act)
 
     @property

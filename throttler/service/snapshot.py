@@ -63,17 +63,14 @@ class Snapshot:
 
     @cached_property
     def subflows_by_rule(self) -> Counter[str | None]:
-        """How many subflows each rule decides about."""
         return Counter(each.rule for each in self._each_decision())
 
     @cached_property
     def subflows_by_path(self) -> Counter[str | None]:
-        """How many subflows each path has."""
         return Counter(each.path for each in self._each_decision())
 
     @cached_property
     def throttled_by_path(self) -> Counter[str | None]:
-        """How many of them are throttled."""
         return Counter(each.path for each in self._each_decision() if each.throttled)
 
     def _each_decision(self) -> Iterator[Decision]:

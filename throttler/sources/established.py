@@ -138,7 +138,6 @@ class Established:
         self._idle.put(event.token, None, event.time)
 
     def add_subflow(self, event: SubflowEstablished) -> Iterator[Event]:
-        """Add a subflow to an existing session."""
         session = self.sessions.get(event.token)
         if session is None or self._is_known(event):
             return
@@ -183,7 +182,6 @@ class Established:
             self._counts[Count.WRONG_KEY] += 1
 
     def close_subflow(self, name: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
-        """End the subflow, if it exists."""
         subflow = self._subflows.pop(name)
         if subflow is not None:
             yield self._remove(name, subflow, now, reason)

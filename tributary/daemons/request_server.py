@@ -68,7 +68,6 @@ class Server(Closing):
         return str(host), int(port)
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._selector.fileno()
 
     def serve(self, respond: Respond) -> bool:

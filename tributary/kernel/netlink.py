@@ -92,11 +92,9 @@ class Netlink(Closing):
         self._sequence = count(1)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._socket.fileno()
 
     def listen(self, group: int, buffer: int) -> None:
@@ -169,7 +167,6 @@ class Watch(Closing):
         self._link.close()
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._link.fileno()
 
     def has_changes(self) -> bool:

@@ -17,7 +17,6 @@ class FourTuple:
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether the addresses are IPv6."""
         return ":" in self.local
 
     @property

@@ -38,7 +38,6 @@ class Ports:
 
     @property
     def is_single(self) -> bool:
-        """Whether this is one port."""
         return self.first == self.last
 
     def __str__(self) -> str:
