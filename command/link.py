@@ -163,6 +163,7 @@ def _facts(link: Answer) -> list[str]:
         *([_used(link["cap"])] if link["cap"] else []),
         *_shaper(link["shaper"]),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
+        *([f"{probe['loss']:.0%} of probes lost"] if probe and probe.get("loss") else []),
         *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
         f"since {link['since']} ({age(link['state_age_s'])})",
     ]

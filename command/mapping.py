@@ -67,6 +67,7 @@ def wan_link(wan: Answer) -> Link:
         state="standby" if wan["standby"] and wan["state"] == "up" else wan["state"],
         age=wan["state_age_s"],
         rtt=None if rtt is None else rtt / 1000,
+        loss=probe.get("loss"),
         download=shaper.get("download"),
         upload=shaper.get("upload"),
         used=cap.get("used_bytes"),

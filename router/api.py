@@ -178,4 +178,5 @@ def _probe(reconciler: Reconciler, link: Link) -> Answer | None:
         "failures": record.failures,
         "probes": record.probes,
         "unanswered": record.unanswered,
+        "loss": record.loss,
     }

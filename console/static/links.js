@@ -48,9 +48,10 @@ function Facts({ link, total }) {
   return html`
     <${Bar} filled=${share}>Carries ${share} % of all<//>
     ${link.cap !== null && html`<${Bar} filled=${percent(link.used, link.cap)}>
-      Used ${size(link.used)} of its monthly ${size(link.cap)}<//>`}
+      Used ${size(link.used)} of its monthly ${size(link.cap)}, ${size(Math.max(0, link.cap - link.used))} left<//>`}
     <ul class="facts">
       ${link.rtt !== null && html`<li>Round-trip time ${delay(link.rtt)}</li>`}
+      ${link.loss !== null && html`<li>${percent(link.loss, 1)} % of the last probes lost</li>`}
       ${link.kind === "path" && html`<li>${link.throttled ?? 0} of ${link.subflows ?? 0} subflows limited</li>`}
       ${isKnown && html`<li>Known to carry ${rate(link.download)} down, ${rate(link.upload)} up</li>`}
     </ul>`;

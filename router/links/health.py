@@ -38,6 +38,8 @@ class Record:
     probes: int = 0
     unanswered: int = 0
     """Of the probes that have ended."""
+    latest: tuple[bool, ...] = ()
+    """Whether each of the last LATEST of them was answered."""
 
     @property
     def answers(self) -> bool:
@@ -49,7 +51,14 @@ class Record:
         """Whether no probe has ended yet."""
         return self.rtt is None and self.failures == 0
 
+    @property
+    def loss(self) -> float | None:
+        """How many of the last probes had no answer, from 0 to 1; None if none has ended yet."""
+        return self.latest.count(False) / len(self.latest) if self.latest else None
 
+
+LATEST = 100
+"""Probes of which the loss is counted: a quarter of an hour, by the usual interval."""
 IN_A_ROW = 3
 """Answers after which a link comes back at the earliest."""
 SOON = 3600.0
@@ -180,7 +189,9 @@ class Health:
         record = self.records.get(name)
         if record is None:
             return
-        record = replace(record, probes=record.probes + 1, unanswered=record.unanswered + (rtt is None))
+        latest = (*record.latest, rtt is not None)[-LATEST:]
+        unanswered = record.unanswered + (rtt is None)
+        record = replace(record, probes=record.probes + 1, unanswered=unanswered, latest=latest)
         if rtt is None and name in self._rechecked:
             self._timed_out.add(name)
         elif rtt is not None:

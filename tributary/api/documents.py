@@ -44,6 +44,7 @@ class Link(Counted):
     interface: str | None = Field(description="network interface")
     use: str | None = Field(description="`primary`, `overflow` or `backup`")
     rtt: float | None = Field(description="of the last probe")
+    loss: float | None = Field(default=None, description="share of the last 100 probes")
     download: int | None = Field(description="what it carries to this side's clients")
     upload: int | None = Field(description="the other direction")
     used: int | None = Field(description="used of its monthly cap")

@@ -11,6 +11,7 @@ from rich.console import Console
 from command import lists, mapping, show, tables
 from command.show import LINKS, RULES, SERVICES, SESSIONS, Column, D, Listed, Selection
 from tests.refusals import command_error
+from tests.unit.router import answer as routers
 from tests.unit.throttler.answer import answer
 from tributary.api.documents import Link, Service, Session
 from tributary.api.places import MOST_SESSIONS
@@ -111,6 +112,12 @@ def test_a_path_shows_the_limit_that_the_command_set_and_no_other_rules_rate() -
     assert all(path.limit is None for path in mapping.paths(status))
     limited = answer(rules=(replace(rules[0], name=f"limit-{status.paths[0].name}"),))
     assert mapping.paths(limited)[0].limit == "5mbit"
+
+
+def test_a_link_has_what_its_probes_have_found() -> None:
+    dsl, lte = map(mapping.wan_link, routers.answer()["wan"])
+    assert (dsl.rtt, dsl.loss) == (None, None)
+    assert (lte.rtt, lte.loss, lte.used, lte.cap) == (0.0312, 0.5, 20 * 10**9, 50 * 10**9)
 
 
 def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> None:

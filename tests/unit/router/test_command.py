@@ -55,7 +55,7 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     reconciler.reconcile(changed(seen, house(cut(DSL), LTE)), 100.0)
     dsl, lte = api.status(reconciler, 130.0, 130.0)["wan"]
     assert (dsl["state"], dsl["reason"], dsl["state_age_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
-    probe = {"rtt_ms": 31.2, "failures": 0, "probes": 1, "unanswered": 0}
+    probe = {"rtt_ms": 31.2, "failures": 0, "probes": 1, "unanswered": 0, "loss": 0.0}
     assert (lte["state"], lte["state_age_s"], lte["probe"]) == ("up", 130.0, probe)
     assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
     extra = {"shaper": None, "set": {"use": "backup"}}

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from router.links.health import MOST_HOLD, SOON, Health
+from router.links.health import LATEST, MOST_HOLD, SOON, Health
 from tributary.settings.probing import Probe
 from tributary.settings.units import Duration
 
@@ -216,3 +216,13 @@ def test_a_link_that_was_down_begins_anew_and_an_answer_for_one_that_is_gone_is_
 
 def test_nothing_is_due_without_links() -> None:
     assert Health(PROBE).next_due is None
+
+
+def test_the_loss_of_a_link_is_that_of_its_last_probes(health: Health) -> None:
+    assert health.records["lte"].loss is None
+    after(health, "lte+++-")
+    assert health.records["lte"].loss == 0.25
+    after(health, f"lte{'+' * (LATEST - 1)}")
+    assert health.records["lte"].loss == 0.01
+    after(health, "lte+")
+    assert health.records["lte"].loss == 0
