@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -32,6 +32,7 @@ from tributary.api.places import GATEWAY, THROTTLER
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, by_number
+from tributary.wireguard.addresses import BLOCK
 
 _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
 """Pages that are open at a time, in all and from one address."""
@@ -179,7 +180,7 @@ class Api:
 
     async def _sessions(self, request: Request) -> Message:
         seen = await self._looking.latest()
-        clients = _network(request)
+        clients = await self._clients(request)
         sort = request.query_params.get("sort", "-sent_rate")
         order, descending = sort.removeprefix("-"), sort.startswith("-")
         if order not in _ORDERS:
@@ -189,13 +190,28 @@ class Api:
         most = requests.number(request, "limit", 100, 1000)
         offset = requests.number(request, "offset", 0, _LAST, least=0)
         # What is shown of clients may be less than what the throttler compares.
-        if seen.sessions.total > len(seen.sessions.documents) or (clients is not None and seen.sessions.documents):
+        is_long = seen.sessions.total > len(seen.sessions.documents)
+        if clients != [] and (is_long or (clients and seen.sessions.documents)):
             # The throttler knows no rates.
             by = {"sort": "sent" if order == "sent_rate" else order, "descending": descending}
             return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         fits.sort(key=_ORDERS[order], reverse=descending)
         return documents.Sessions(sessions=tuple(fits[offset : offset + most]), offset=offset, total=len(fits))
+
+    async def _clients(self, request: Request) -> Sequence[Network] | None:
+        """The networks of clients that are asked for, of a home router those of its tunnels; None: all."""
+        network, router = _network(request), request.query_params.get("router")
+        if router is None:
+            return None if network is None else [network]
+        # Whose tunnels these are is for those who may see the routers.
+        self._door.admit(request, "managing")
+        found = {each["name"]: each["addresses"] for each in (await self._ask_routers())["routers"]}
+        if router not in found:
+            line = f"router = {router[:40]!r}: accepted: {', '.join(found) or 'nothing, as none is enrolled'}"
+            raise Refused(HTTPStatus.BAD_REQUEST, line)
+        blocks = {ip_network((address, BLOCK), strict=False) for address in found[router]}
+        return sorted(blocks) if network is None else _common(blocks, network)
 
     async def _asked_sessions(self, seen: Seen, offset: int, query: dict[str, object]) -> Message:
         """Those that the throttler finds among all, with the rates of those that were seen."""
@@ -218,10 +234,12 @@ class Api:
         return documents.Explanation.model_validate(answer)
 
     async def _routers(self, _request: Request) -> Message:
+        return documents.Routers.model_validate(await self._ask_routers())
+
+    async def _ask_routers(self) -> Mapping[str, Any]:
         # One at a time: each takes a thread, and starts tools at the gateway.
         async with self._routers_lock:
-            answer = await asyncio.to_thread(_GATEWAY.ask, "routers")
-        return documents.Routers.model_validate(answer)
+            return await asyncio.to_thread(_GATEWAY.ask, "routers")
 
     async def _enrol(self, request: Request, asked: documents.RouterName) -> Message:
         # Not at the top: segno is for this alone. Not later: the secret that is made comes once.
@@ -285,6 +303,7 @@ _FILTERS: Mapping[str, Mapping[str, object]] = {
     "client": {"type": "string", "description": "an address or a network"},
     "path": {"type": "string", "description": "a path's name"},
     "rule": {"type": "string", "description": "a rule's name"},
+    "router": {"type": "string", "description": "a home router's name, of who has logged in"},
     "token": {"type": "string", "description": "a session's token"},
     "throttled": {"type": "boolean", "description": "true: only sessions with a throttled subflow"},
     "sort": {"type": "string", "enum": [sign + order for order in _ORDERS for sign in ("", "-")], "description": _SORT},
@@ -308,10 +327,10 @@ class _Stream(StreamingResponse):
             self._ended()
 
 
-def _fits(session: Session, request: Request, clients: Network | None) -> bool:
+def _fits(session: Session, request: Request, clients: Sequence[Network] | None) -> bool:
     asked = request.query_params
     return (
-        (clients is None or _is_of(session.client, clients))
+        (clients is None or any(_is_of(session.client, each) for each in clients))
         and ("token" not in asked or session.token == asked["token"])
         and (asked.get("throttled") != "true" or session.throttled > 0)
         and ("path" not in asked or any(subflow.path == asked["path"] for subflow in session.subflows))
@@ -319,12 +338,12 @@ def _fits(session: Session, request: Request, clients: Network | None) -> bool:
     )
 
 
-def _asked(request: Request, clients: Network | None) -> dict[str, object]:
+def _asked(request: Request, clients: Sequence[Network] | None) -> dict[str, object]:
     """The same for the throttler."""
     asked = {name: request.query_params[name] for name in ("path", "rule", "token") if name in request.query_params}
     return {
         **asked,
-        "clients": [] if clients is None else [str(clients)],
+        "clients": list(map(str, clients or ())),
         "throttled": request.query_params.get("throttled") == "true",
     }
 
@@ -336,6 +355,12 @@ def _network(request: Request) -> Network | None:
     except ValueError as error:
         line = f"client = {text!r}: accepted: an address, or a network without host bits"
         raise Refused(HTTPStatus.BAD_REQUEST, line) from error
+
+
+def _common(blocks: Iterable[Network], network: Network) -> list[Network]:
+    """What ``blocks`` have in common with ``network``: of two networks that overlap, one is in the other."""
+    both = [each for each in blocks if each.version == network.version and each.overlaps(network)]
+    return [max(each, network, key=lambda one: one.prefixlen) for each in both]
 
 
 def _is_of(client: str, network: Network) -> bool:

@@ -92,7 +92,7 @@ function Header({ path, live, who, mayRead, onLogin }) {
 }
 
 function View({ path, look, past, manages, name }) {
-  if (path === "/sessions") return html`<${Sessions} look=${look} />`;
+  if (path === "/sessions") return html`<${Sessions} look=${look} manages=${manages} />`;
   if (path === "/rules") return html`<${Rules} look=${look} manages=${manages} />`;
   if (path === "/routers") return html`<${Routers} key=${name} manages=${manages} />`;
   const part = PARTS[path] && look[PARTS[path]];

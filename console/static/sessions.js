@@ -116,12 +116,14 @@ function Pages({ found: { offset, sessions, total }, turn }) {
 }
 
 /** All sessions, with a filter. */
-export function Sessions({ look }) {
-  const [asked, setAsked] = useState({ client: "", path: "", rule: "", sort: "-sent_rate", offset: 0 });
+export function Sessions({ look, manages }) {
+  const [asked, setAsked] = useState({ client: "", path: "", rule: "", router: "", sort: "-sent_rate", offset: 0 });
   // What is typed has a state of its own: each look draws the page anew, and would take back what is not yet asked.
   const [typed, setTyped] = useState("");
-  const given = Object.entries(asked).filter(([, value]) => value !== "");
+  const given = Object.entries(asked).filter(([key, value]) => value !== "" && (manages || key !== "router"));
   const { data, error } = usePolled(`sessions?${new URLSearchParams([...given, ["limit", PAGE]])}`, 2);
+  const isGateway = look.services.some(({ name, running }) => name === "gateway" && running);
+  const routers = usePolled(manages && isGateway ? "routers" : null, 60).data?.routers ?? [];
   const set = (key) => ({ target }) => setAsked({ ...asked, offset: 0, [key]: target.value.trim() });
   const turn = (offset) => setAsked({ ...asked, offset });
   const select = (key, label, choices) => html`<label>${label}
@@ -137,6 +139,7 @@ export function Sessions({ look }) {
         onInput=${({ target }) => setTyped(target.value)} /></label>
       ${select("path", "Path", named("any path", look.links.filter((link) => link.kind === "path")))}
       ${select("rule", "Rule", named("any rule", look.rules))}
+      ${routers.length > 0 && select("router", "Router", named("any router", routers))}
       ${select("sort", "Sort by", ORDERS)}
     </form>
     <p role="status" class="error">${error}</p>
