@@ -19,7 +19,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from console import files, openapi
+from console import certificate, files, openapi
 from console.api import Api
 from console.changes import Changes
 from console.connections import SILENCE, protocols
@@ -58,7 +58,7 @@ class Console:
     """All parts together. ``state`` is a folder for what outlives it."""
 
     def __init__(self, settings: ConsoleSettings, state: Path, log: Log) -> None:
-        self._settings, self._log = settings, log
+        self._settings, self._state, self._log = settings, state, log
         self._recorder = Recorder(state / "history.sqlite")
         self._book = Book(state / "journal.sqlite")
         self._door = Door(state, settings, self._complain)
@@ -117,15 +117,18 @@ class Console:
 
     def _tls(self) -> ssl.SSLContext | None:
         """Its context, if there is a certificate; raises CommandError, exit 64."""
-        if self._settings.certificate is None:
+        chain, key = self._settings.certificate, self._settings.key
+        if self._settings.own_certificate:
+            chain, key = certificate.own(self._state, self._settings.hosts)
+            self._log.event("certificate", file=str(chain), sha256=certificate.fingerprint(chain))
+        if chain is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # Without any password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(self._settings.certificate, self._settings.key, "none")
+            context.load_cert_chain(chain, key, "none")
         except (OSError, ssl.SSLError) as error:
-            where = f"{self._settings.certificate}, {self._settings.key}"
-            raise CommandError(Exit.USAGE, f"{where}: accepted: a certificate and its key: {error}") from error
+            raise CommandError(Exit.USAGE, f"{chain}, {key}: accepted: a certificate and its key: {error}") from error
         return context
 
     def _ready(self) -> None:
@@ -139,7 +142,7 @@ class Console:
         ]
 
     def _page(self, host: str) -> str:
-        return f"{'http' if self._settings.certificate is None else 'https'}://{host}/"
+        return f"{self._settings.scheme}://{host}/"
 
     @property
     def _asked_for(self) -> Sequence[str]:

@@ -53,17 +53,31 @@ class ConsoleSettings(Settings):
     password_hash: PasswordHash = Field(None, title="of the password, while root has set no other")
     certificate: Path | None = Field(None, strict=False, title="for HTTPS", description="the path of a PEM file")
     key: Path | None = Field(None, strict=False, title="the certificate's key", description="the path of a PEM file")
+    own_certificate: bool = Field(False, title="HTTPS by its own certificate, self-signed")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Where it listens: addresses and ports."""
         return [host_and_port(each, CONSOLE_PORT) for each in self.listen]
 
+    @property
+    def hosts(self) -> list[str]:
+        """By which browsers ask for it: addresses, but for those that mean all of a machine's, and names."""
+        named = (host_and_port(each, CONSOLE_PORT) for each in self.names)
+        return [host for host, _ in (*self.addresses, *named) if host not in ("0.0.0.0", "::")]
+
     @model_validator(mode="after")
     def _has_both(self) -> "ConsoleSettings":
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key: accepted: both, or neither")
+        if self.own_certificate and self.certificate is not None:
+            raise ValueError("own_certificate: accepted: true without certificate and key")
         return self
+
+    @property
+    def scheme(self) -> str:
+        """Of the page's addresses."""
+        return "https" if self.own_certificate or self.certificate is not None else "http"
 
 
 def read(file: Path) -> ConsoleSettings:

@@ -296,6 +296,8 @@ def _console(inputs: Inputs) -> Package:
         ),
         # libargon2 for the password, which it calls.
         depends=(*_modules(inputs), "libargon2-1"),
+        # For a certificate of its own.
+        suggests=("openssl",),
         units=(Unit("tributary-doctor-fix.socket"), Unit("tributary-console.service")),
         group="tributary-steer",
         leftovers=("var/lib/tributary-console", "var/lib/private/tributary-console"),

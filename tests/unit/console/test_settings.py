@@ -22,6 +22,7 @@ def test_what_the_package_brings_are_the_defaults() -> None:
         ('names = ["a:b:c"]', "names"),
         ('reading = "yes"', "reading"),
         ('certificate = "/x.pem"', "certificate and key"),
+        ('own_certificate = true\ncertificate = "/x.pem"\nkey = "/y.pem"', "own_certificate: accepted"),
         ('password_hash = "correct horse"', r"password_hash = '\(not shown\)'"),
         ("lisen = []", "lisen"),
     ],
@@ -38,3 +39,10 @@ def test_addresses_have_ports(tmp_path: Path) -> None:
     file.write_text('listen = ["192.168.1.1", "[fd00::1]:80"]\nnames = ["Box.example"]\n')
     assert tuple(read(file).addresses) == (("192.168.1.1", 8480), ("fd00::1", 80))
     assert read(file).names == ("box.example",)
+    assert read(file).hosts == ["192.168.1.1", "fd00::1", "box.example"]
+    assert ConsoleSettings(listen=("0.0.0.0", "[::]:443"), names=("box:443",)).hosts == ["box"]
+
+
+def test_pages_are_at_https_with_any_certificate() -> None:
+    made = (ConsoleSettings(), ConsoleSettings(own_certificate=True), ConsoleSettings(certificate="/x", key="/y"))
+    assert [each.scheme for each in made] == ["http", "https", "https"]
