@@ -16,6 +16,7 @@ from console.history import Recorder
 from tributary.api.console import Examination, Look
 from tributary.api.documents import Bypass, Device, Link, Rule, Session
 from tributary.api.places import EXAMINED, FIXES
+from tributary.daemons.text import age
 from tributary.settings.errors import CommandError
 
 INTERVAL = 1.0
@@ -26,6 +27,9 @@ _LONGEST_PAUSE = 5.0
 """Seconds; also while a daemon does not answer."""
 SHOWN = 50
 """Sessions and devices on the page: those that carry most."""
+
+_SET, _TOLD = 5.0, 600.0
+"""Seconds by which a clock is set at least, others run a little faster or slower; for how long that is told."""
 
 _T = TypeVar("_T")
 
@@ -123,6 +127,25 @@ def load(session: Session | Device) -> float:
     return (session.sent_rate or 0) + (session.received_rate or 0)
 
 
+class Clock:
+    """Whether this machine's clock, which all times here are of, was set."""
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+        self._set_by, self._set_at = 0.0, float("-inf")
+
+    def note(self, now: float, running: float) -> str | None:
+        """That it was set lately, in words; ``now`` in seconds since 1970, ``running`` by a clock that nobody sets."""
+        ahead = now - running
+        by = 0.0 if self._ahead is None else ahead - self._ahead
+        self._ahead = ahead
+        if abs(by) > _SET:
+            self._set_by, self._set_at = by, running
+        if running - self._set_at > _TOLD:
+            return None
+        return f"this machine's clock was set {'forward' if self._set_by > 0 else 'back'} by {age(abs(self._set_by))}"
+
+
 class Looking:
     """The latest look, and whoever waits for the next one. ``tell`` gets what was wrong with one."""
 
@@ -132,6 +155,7 @@ class Looking:
         """The latest Look as JSON: written once for all pages."""
         self._recorder, self._tell = recorder, tell
         self._next = asyncio.Event()
+        self._clock = Clock()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -152,8 +176,8 @@ class Looking:
             self._tell(f"{type(error).__name__}: {error}")
             seen = _nothing(f"what the services say cannot be read ({type(error).__name__}: {error})")
         self._recorder.add(seen.links.documents, seen.look.time)
-        failure = self._recorder.failure
-        notes = (*seen.look.notes, *([failure] if failure else ()))
+        own = (self._recorder.failure, self._clock.note(seen.look.time, time.clock_gettime(time.CLOCK_BOOTTIME)))
+        notes = (*seen.look.notes, *filter(None, own))
         self.text = seen.look.model_copy(update={"notes": notes}).model_dump_json().encode()
         self.seen = seen
 

@@ -4,6 +4,7 @@ import pytest
 
 from command import mapping
 from console.history import COARSE, SECONDS, Recorder
+from tests.unit.console.full_disk import full_disk
 from tributary.api.documents import Link
 
 START = 1_800_000_000
@@ -129,3 +130,17 @@ def test_a_file_that_cannot_be_written_is_told_and_memory_goes_on(tmp_path: Path
     assert recorder.failure is not None and "history.sqlite" in recorder.failure
     assert len(recorder.history(300, START + 199).times) == 200
     assert recorder.history(86_400, START + 199).times == ()
+
+
+def test_what_a_full_disk_could_not_take_is_written_later(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    recorder = recorded(file, 120)
+    with full_disk():
+        for second in range(120, 400):
+            recorder.add([link()], START + second)
+    assert recorder.failure is not None and "history.sqlite" in recorder.failure
+    for second in range(400, 500):
+        recorder.add([link()], START + second)
+    assert recorder.failure is None
+    recorder.close()
+    assert Recorder(file).history(86_400, START + 499).times == tuple(range(START, START + 500, 90))

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from console.journal import STATE, Book, Change
+from tests.unit.console.full_disk import full_disk
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError
 
@@ -101,3 +102,11 @@ def test_the_newest_thousand_are_kept(book: Book) -> None:
         added(book, "ada", limit(None, f"{number}mbit"), number * 10.0)
     entries = book.newest(5000)
     assert len(entries) == 1000 and entries[0].after == "1009mbit" and entries[-1].after == "10mbit"
+
+
+def test_on_a_full_disk_a_line_is_refused_and_the_others_stay(book: Book) -> None:
+    first = added(book, "ada", limit(None, "9mbit"), 100.0)
+    with full_disk(), pytest.raises(CommandError, match=r"journal\.sqlite cannot be read or written"):
+        book.add("eve", limit("9mbit", "5mbit", "dsl"), 101.0)
+    second = added(book, "eve", limit("9mbit", "5mbit", "dsl"), 102.0)
+    assert book.newest(10) == (second, first)
