@@ -195,8 +195,10 @@ def test_a_password_logs_in_until_it_is_wrong_too_often(browser: Browser, tmp_pa
     assert browser.get("who")["password"]
     browser.post("login", 204, password="correct horse")
     assert browser.get("who")["name"] == "password"
-    statuses = [browser.ask("POST", "/api/v1/login", {"password": f"wrong {each}"})[0] for each in range(100)]
-    assert statuses[:5] == [403] * 5 and set(statuses[5:]) == {429}
+    start = time.monotonic()
+    statuses = [browser.ask("POST", "/api/v1/login", {"password": f"wrong {each}"})[0] for each in range(1000)]
+    assert statuses[:5] == [403] * 5 and set(statuses) == {403, 429}
+    assert statuses.count(403) <= 5 + (time.monotonic() - start) / 30
     browser.post("login", 429, password="correct horse")
     browser.post("login", 204, token=token(GATEWAY))
     assert "correct horse" not in (tmp_path / "state/password.json").read_text()
