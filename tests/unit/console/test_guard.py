@@ -1,9 +1,12 @@
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
+from starlette.responses import Response
 
-from console.guard import refusal
+from console.guard import Guard, refusal
 
 OWN = ("192.0.2.1", 8480)
 
@@ -57,3 +60,23 @@ def test_a_change_comes_from_the_page_itself() -> None:
         refused = post(origin=origin, content_type="application/json")
         assert refused is not None and refused[0] == HTTPStatus.FORBIDDEN
     assert post(content_type="application/json") is not None
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1:8480", "evil.example"])
+def test_every_answer_forbids_inline_scripts_frames_and_other_sites(host: str) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    asyncio.run(Guard(Response("page"), ())(scope(host=host), receive, send))
+    headers = Headers(raw=sent[0]["headers"])
+    policy = dict(each.split(" ", 1) for each in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'self'" and not policy.keys() & {"script-src", "style-src", "connect-src"}
+    assert "unsafe" not in headers["content-security-policy"]
+    assert (policy["frame-ancestors"], policy["base-uri"], policy["form-action"]) == ("'none'", "'none'", "'self'")
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert headers["cache-control"] == "no-store"
