@@ -25,8 +25,10 @@ def secured(tmp_path: Path) -> Iterator[tuple[Browser, Child]]:
         yield made_ready
 
 
-def answers(browser: Browser) -> bool:
-    connection = HTTPSConnection("127.0.0.1", browser.port, timeout=20, context=ssl._create_unverified_context())
+def answers(browser: Browser, certificate: Path | None = None) -> bool:
+    """Whether it answers who trusts this certificate alone; without one, who trusts any."""
+    context = ssl.create_default_context(cafile=certificate) if certificate else ssl._create_unverified_context()
+    connection = HTTPSConnection("127.0.0.1", browser.port, timeout=20, context=context)
     try:
         connection.request("GET", "/api/v1/who")
         return connection.getresponse().status == 200
@@ -60,3 +62,12 @@ def test_who_never_finishes_a_handshake_is_disconnected(secured: tuple[Browser, 
     with browser.connect() as silent:
         silent.sendall(HELLO)
         assert silent.recv(1) == b""
+
+
+def test_its_own_certificate_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    certificate, seen = tmp_path / "certificate.pem", set()
+    for _ in range(2):
+        with console(tmp_path, "own_certificate = true\n") as (browser, _child):
+            assert answers(browser, certificate)
+            seen.add(certificate.read_text())
+    assert len(seen) == 1
