@@ -79,7 +79,7 @@ class Wan(LinkPolicy):
         100,
         ge=1,
         le=1000,
-        title="the lowest carries first subflows; of equals, through tunnels, the one that answers soonest",
+        title="the lowest carries first subflows; of equals, through tunnels, the quickest",
     )
     fullmesh: bool = Field(False, title="also join to every announced address")
     gateway: Gateways = Field((), title="its default gateways; none: those of DHCP or router advertisements")

@@ -10,7 +10,7 @@ of its own, whatever the others are. The same ``seed`` draws the same cases.
 
 Derived: throughput from the request on, slow start included, by the native converter: with the kernel's own settings,
 with the appliance's without its low mark for unsent bytes, with all of the appliance's (kernel-config/), and with these
-where the session begins on the link of the shortest round-trip time, as at a home router (router/links/quickest.py).
+where the session begins on the link that would bring a short one first, as at a home router (router/links/quickest.py).
 The same with steering (throttler/steering) is measured in the client's second download: in the first one it learns.
 Beside it legacy TCP over each link in the same run: as a share of the best one, and of the sum of all.
 
@@ -42,6 +42,7 @@ from experiments.study.readings import Decision, Point, Reading, Readings, Repea
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, LinkSettings, Profile, Topology
+from router.links.quickest import short_download
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
 _KERNEL, _UNMARKED, _APPLIANCE, _ROUTER, _STEERED = "kernel", "unmarked", "appliance", "router", "steered"
@@ -190,7 +191,11 @@ def _ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
     """Its links: the first one begins the session, and the others join."""
     links = case.links.values()
     is_chosen = settings in (_ROUTER, _STEERED) or settings.isdecimal()
-    return dict(zip(_NAMES, sorted(links, key=_round_trip) if is_chosen else links, strict=False))
+    return dict(zip(_NAMES, sorted(links, key=_short_download) if is_chosen else links, strict=False))
+
+
+def _short_download(link: LinkSettings) -> float:
+    return short_download(_round_trip(link).amount / 1e6, link.rate)
 
 
 def _described(case: Case) -> str:

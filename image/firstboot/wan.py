@@ -26,7 +26,7 @@ class Wan(LinkPolicy):
         100,
         ge=1,
         le=1000,
-        title="the least number carries first subflows; of equals, through tunnels, the one that answers soonest",
+        title="the least number carries first subflows; of equals, through tunnels, the quickest",
     )
     pppoe: Pppoe | None = Field(
         None, title="how to log in at a provider by PPPoE; none: by DHCP", description="a table such as [wan.dsl.pppoe]"

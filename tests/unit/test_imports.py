@@ -27,7 +27,8 @@ BELOW: dict[str, set[str]] = {
     # It shows and does what the command does.
     "console": {"tributary", "command"},
     # The throttler is asked at its socket and read by its own types, chains are asked for where they are computed,
-    # agents are what the control plane builds, a home router's files are a card's; all else is by users' commands.
+    # agents are what the control plane builds, a home router's files are a card's, sessions begin on the link that a
+    # router takes; all else is by users' commands.
     "experiments": {
         "tributary",
         "throttler.service.status",
@@ -38,6 +39,7 @@ BELOW: dict[str, set[str]] = {
         "image.firstboot.home",
         "image.firstboot.reading",
         "image.firstboot.settings",
+        "router.links.quickest",
     },
 }
 """The rooms, and what each stands on."""

@@ -86,6 +86,18 @@ def links(text: str) -> list[Link]:
 EQUALS = links('[wan.dsl]\ninterface = "a"\n[wan.lte]\ninterface = "b"\n[wan.cable]\ninterface = "c"')
 
 
+RATES = """
+[wan.dsl]
+interface = "a"
+download = "10mbit"
+[wan.lte]
+interface = "b"
+download = "100mbit"
+"""
+RATED = links(RATES)
+RATED_IN_PART = links(RATES.replace('download = "10mbit"', ""))
+
+
 def of(dsl: float, lte: float, cable: float, answers: int = 3) -> dict[str, Sequence[float]]:
     """Milliseconds of each, every probe's the same."""
     return {name: [ms / 1000] * answers for name, ms in (("dsl", dsl), ("lte", lte), ("cable", cable))}
@@ -109,6 +121,18 @@ def of(dsl: float, lte: float, cable: float, answers: int = 3) -> dict[str, Sequ
 )
 def test_the_quickest_is_chosen(recent: dict[str, Sequence[float]], before: str | None, found: str) -> None:
     assert quickest(EQUALS, recent, before) == found
+
+
+@pytest.mark.parametrize(
+    ("working", "dsl", "lte", "found"),
+    [
+        pytest.param(RATED, 20, 24, "lte", id="the faster one though it answers a little later"),
+        pytest.param(RATED, 20, 80, "dsl", id="the one that answers much sooner though it is slower"),
+        pytest.param(RATED_IN_PART, 20, 24, "dsl", id="a rate of one alone says nothing"),
+    ],
+)
+def test_rates_count_where_all_are_known(working: Sequence[Link], dsl: float, lte: float, found: str) -> None:
+    assert quickest(working, {"dsl": [dsl / 1000] * 3, "lte": [lte / 1000] * 3}, None) == found
 
 
 def test_round_trip_times_that_cross_to_and_fro_by_little_change_nothing() -> None:
