@@ -24,6 +24,7 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-overlay     agents and controllers of an overlay, and its state for the console
   tributary-router      the home router's links
   tributary-gateway     home routers let in by keys
+  tributary-console     the page to look and to steer
   tributary-image       the first boot of an image; no other machine needs it
 
 Nothing of the target runs while they are made: packages for Debian 13, Ubuntu and arm64 come out of Debian 12 on amd64

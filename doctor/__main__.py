@@ -20,9 +20,9 @@ from tributary.settings.hosts import host_and_port
 
 _DESCRIPTION = """\
 Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that is removed
-again), its settings, MPTCP, reverse path filters, routing, listeners, fleet, firewall, limits, clock. Of each it says
-whether it is ok, works with limits (note), or is wrong, and then prints the command that fixes it; or that it could
-not be examined (?).
+again), its settings, MPTCP, reverse path filters, routing, listeners, fleet, console, firewall, limits, clock. Of each
+it says whether it is ok, works with limits (note), or is wrong, and then prints the command that fixes it; or that it
+could not be examined (?).
 
 Nothing is changed without --fix.
 
@@ -46,6 +46,7 @@ checks:
   endpoints         router: MPTCP makes subflows from each of them, or from the tunnels of tributary-router
   listeners         gateway: Squid and the native converter take MPTCP, those that are enabled
   fleet             gateway: routers hear it, where it shares an address with others
+  console           it listens, where it is enabled
   firewall, clock   in both; Squid's guard
   limits            gateway: open files, tracked connections
 

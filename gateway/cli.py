@@ -40,9 +40,10 @@ exit codes:
 _UP = """\
 Creates the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and
 the rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for
-IPv6. Where these were off, packets are forwarded from and to tunnels only. What exists already is not changed. The
-kernel then tracks at least 64 times 'connections' and what ended lately (net.netfilter.nf_conntrack_max): of TCP,
-silent ones for 124 minutes in place of five days, ended ones for 10 seconds in place of 120. 'down' puts these back.
+IPv6. Where these were off, packets are forwarded from tunnels, to tunnels, and from bridge to bridge only. What exists
+already is not changed. The kernel then tracks at least 64 times 'connections' and what ended lately
+(net.netfilter.nf_conntrack_max): of TCP, silent ones for 124 minutes in place of five days, ended ones for 10 seconds
+in place of 120. 'down' puts these back.
 """
 
 _SYNC = """\
@@ -75,7 +76,7 @@ Reads the settings and the routers' files, and prints 'valid'. Changes nothing.
 
 def parser() -> Arguments:
     """All commands and their arguments."""
-    keys = f"settings (TOML, {SETTINGS}; an unknown key is refused):\n{described(GatewaySettings, '  ')}"
+    keys = f"settings (TOML, {SETTINGS}; an unknown key is refused):\n{described(GatewaySettings.model_fields, '  ')}"
     made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{keys}\n\n{_EXIT_CODES}")
     commands = Subcommands(made, _EXIT_CODES)
 

@@ -1,9 +1,12 @@
 """The command line of the home router's daemon."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from time import time
 
-from router.settings import Multipath, Wan, read
+from pydantic import BaseModel
+
+from router.settings import Multipath, RouterSettings, Wan, read
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.files import described
@@ -78,17 +81,21 @@ def parser() -> Arguments:
     return made
 
 
+_TABLES: Mapping[str, tuple[str, type[BaseModel]]] = {
+    "wan": ("[wan.NAME], one for each link", Wan),
+    "mptcp": ("[mptcp]", Multipath),
+    "probe": ("[probe]", Probe),
+    "enrolment": ("[[enrolment]], one for each gateway", Enrolment),
+    "tunnels": ("[tunnels]", Tunnels),
+    "metrics": ("[metrics]", Metrics),
+}
+
+
 def _settings() -> str:
-    tables = (
-        ("[wan.NAME], one for each link", Wan),
-        ("[mptcp]", Multipath),
-        ("[probe]", Probe),
-        ("[[enrolment]], one for each gateway", Enrolment),
-        ("[tunnels]", Tunnels),
-        ("[metrics]", Metrics),
-    )
+    own = {name: field for name, field in RouterSettings.model_fields.items() if name not in _TABLES}
+    parts = (("before all tables", own), *((title, model.model_fields) for title, model in _TABLES.values()))
     return "settings (TOML; an unknown key is refused):\n" + "\n".join(
-        f"  {title}\n{described(model, '    ')}" for title, model in tables
+        f"  {title}\n{described(keys, '    ')}" for title, keys in parts
     )
 
 

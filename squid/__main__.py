@@ -48,7 +48,9 @@ example
 def parser() -> cli.Arguments:
     """All commands and their arguments."""
     made = cli.Arguments(
-        prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", described(SquidSettings, "  "))
+        prog="squid",
+        description=DESCRIPTION,
+        epilog=EPILOG.replace("{keys}", described(SquidSettings.model_fields, "  ")),
     )
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 

@@ -10,16 +10,23 @@ from typing import Any
 from pydantic import BaseModel
 
 from image.firstboot import actions, boot, look, wifi
+from image.firstboot.access_point import AccessPoint
 from image.firstboot.apply import System
 from image.firstboot.boot import Task
 from image.firstboot.bypass import Bypass
+from image.firstboot.figures import Metrics
 from image.firstboot.forward import Forward
+from image.firstboot.modem import Modem
+from image.firstboot.pppoe import Pppoe
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
-from image.firstboot.settings import Card, Lan, Network, Role, Wifi
+from image.firstboot.settings import Card, Lan, Network, Role, Routers, Wifi
 from image.firstboot.wan import Wan
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit, refused
+from tributary.settings.probing import Probe
+from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.tunnels import Tunnels
 
 DESCRIPTION = """\
 Make this box what tributary.toml on its boot partition says.
@@ -58,12 +65,20 @@ example
 
 _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("", Card),
+    ("routers.", Routers),
     ("wifi.", Wifi),
+    ("access_point.", AccessPoint),
     ("network.NAME.", Network),
     ("wan.NAME.", Wan),
+    ("wan.NAME.pppoe.", Pppoe),
+    ("wan.NAME.modem.", Modem),
+    ("probe.", Probe),
+    ("tunnels.", Tunnels),
     ("lan.", Lan),
     ("bypass.", Bypass),
     ("forward.", Forward),
+    ("metrics.", Metrics),
+    ("enrolment.", Enrolment),
 )
 
 
@@ -156,7 +171,7 @@ def _boot(task: Task, report: Report, as_json: bool) -> None:
 def _keys() -> Iterator[str]:
     for prefix, model in _TABLES:
         for name, key in model.model_fields.items():
-            if key.description and key.description.startswith("a table"):
+            if key.description and key.description.startswith(("a table", "no such key")):
                 continue
             text = f"{prefix}{name}: {key.title}. {key.description}"
             yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")

@@ -12,6 +12,7 @@ import pytest
 
 from command import cli as tributary
 from console.settings import ConsoleSettings
+from debs import __main__ as build_deb
 from debs import checkout
 from debs.manual import manual
 from doctor.__main__ import main as doctor
@@ -20,7 +21,7 @@ from gateway.settings import GatewaySettings
 from image.firstboot.__main__ import main as firstboot
 from image.firstboot.page.__main__ import main as first_start
 from image.upgrade.__main__ import main as upgrade
-from router.settings import Multipath, Wan
+from router.settings import Multipath, RouterSettings, Wan
 from squid.settings import SquidSettings
 from tests.unit.debs.test_contents import PACKAGES
 from throttler import cli
@@ -172,11 +173,8 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
         **{f"metrics.{key}": 0 for key in Metrics.model_fields},
     }
-    assert keys_in("tributary-router.8", "Settings") == {
-        *Wan.model_fields,
-        *tables,
-        *("bypass", "enrolment", "lan", "lan_ipv6", "lan_prefix", "time_zone"),
-    }
+    own = RouterSettings.model_fields.keys() - {"wan", "mptcp", "probe", "tunnels", "metrics"}
+    assert keys_in("tributary-router.8", "Settings") == {*Wan.model_fields, *tables, *own}
 
 
 def test_every_setting_of_the_console_is_told() -> None:
@@ -186,6 +184,10 @@ def test_every_setting_of_the_console_is_told() -> None:
 def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert keys_in("tributary-gateway.8", "Settings") == set(GatewaySettings.model_fields)
     assert set(commands(shown(capsys, gateway.main))) == set(commands_in("tributary-gateway.8"))
+
+
+def test_the_help_of_build_deb_names_every_package() -> None:
+    assert re.findall(r"^  (tributary-[a-z]+) ", build_deb.DESCRIPTION, re.MULTILINE) == list(PACKAGES)
 
 
 def test_every_command_of_tributary_is_told_and_completed() -> None:

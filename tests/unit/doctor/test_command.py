@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import threading
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from doctor import lock
-from doctor.__main__ import main
+from doctor.__main__ import main, parser
 from doctor.examination import Role, checks
 from doctor.findings import Finding, State
 from tests import ordinary_user
@@ -97,6 +98,15 @@ def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
     assert list(checks(Role.KERNEL)) == ["kernel", "mptcp"]
     assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "fleet", "limits"}
     assert set(checks(Role.ROUTER)) - set(checks(Role.GATEWAY)) == {"routing", "endpoints"}
+    told = [parser().format_help().partition("\nchecks:\n")[2].partition("\n\n")[0], manual("only")]
+    for name in {*checks(Role.GATEWAY), *checks(Role.ROUTER)}:
+        assert all(name in re.findall(r"\w+", text) for text in told), name
+
+
+def manual(option: str) -> str:
+    """What the manual page says of it."""
+    page = (ROOT / "debs/man/tributary-doctor.8.md").read_text()
+    return page.partition(f"- `--{option}` ")[2].partition("\n- ")[0]
 
 
 def test_it_needs_no_more_than_pythons_own_library() -> None:

@@ -6,6 +6,7 @@ import pytest
 from command import link
 from router import api
 from router.cli import main
+from router.settings import RouterSettings
 from router.shaping.shaper import LinkShapers
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
@@ -35,6 +36,8 @@ def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     for word in ("interface:", "accepted_addresses:", "failures:", "exit codes:", "[wan.NAME]", "[[enrolment]]"):
         assert word in said
+    tables = {"wan", "mptcp", "probe", "enrolment", "tunnels", "metrics"}
+    assert all(f"\n    {key}: " in said for key in RouterSettings.model_fields.keys() - tables)
 
 
 def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -1,9 +1,15 @@
 """The card's file as it is read: what editors make of it, how much of it is repeated, values that are left out."""
 
-import pytest
+import re
+from collections.abc import Iterator
+from typing import get_args, get_origin
 
+import pytest
+from pydantic import BaseModel
+
+from image.firstboot.__main__ import main
 from image.firstboot.reading import read
-from image.firstboot.settings import Role
+from image.firstboot.settings import Card, Role
 from tests.unit.image.firstboot.cards import HOME, lines
 from tests.unit.image.firstboot.systems import SHA512, YESCRYPT
 
@@ -69,3 +75,26 @@ def test_devices_get_the_half_of_the_network_that_the_box_is_not_in(address: str
     assert lan is not None
     assert lan.leases is not None
     assert tuple(map(str, lan.leases)) == (first, last)
+
+
+def tables(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in a type such as ``dict[str, Wan]`` or ``Lan | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from tables(each)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """All keys of a table and of the tables in it, as the help writes them."""
+    for name, field in model.model_fields.items():
+        inner = next(tables(field.annotation), None)
+        many = "NAME." if get_origin(field.annotation) is dict else ""
+        yield from keys(inner, f"{prefix}{name}.{many}") if inner else (f"{prefix}{name}",)
+
+
+def test_the_help_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    explained = re.findall(r"^  ([A-Za-z0-9_.]+): ", capsys.readouterr().out, re.MULTILINE)
+    assert set(keys(Card)) - {"routers.name"} <= set(explained)
