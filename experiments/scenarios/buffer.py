@@ -16,7 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_axes, name_paths
-from experiments.scenarios.sweeps import Sizes, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
+from experiments.scenarios.sweeps import (
+    RECEIVE_BUFFER,
+    Sizes,
+    TimedExperiment,
+    bound_what_is_received,
+    draw_sweep,
+    megabytes,
+)
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
@@ -50,6 +57,7 @@ class Buffer(TimedExperiment):
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"}
     any_links = False
     real_links = True
+    own_axes = RECEIVE_BUFFER
 
     buffer: Sizes = _SWEEP
 

@@ -18,7 +18,14 @@ from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import reading_of, values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import Mtus, Sizes, TimedExperiment, bound_what_is_received, megabytes
+from experiments.scenarios.sweeps import (
+    RECEIVE_BUFFER,
+    Mtus,
+    Sizes,
+    TimedExperiment,
+    bound_what_is_received,
+    megabytes,
+)
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed.build import Testbed
@@ -42,6 +49,7 @@ class BufferMtu(TimedExperiment):
     )
     profile = PROFILES / "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
+    own_axes = RECEIVE_BUFFER
 
     mtu: Mtus = (1500, 1280, 1000, 576)
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))

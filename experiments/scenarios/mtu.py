@@ -21,7 +21,15 @@ from matplotlib.figure import Figure
 
 from experiments.plots import name_axes
 from experiments.scenarios.downloads import LEGACY, reading_of, values_of
-from experiments.scenarios.sweeps import Mtus, Sizes, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
+from experiments.scenarios.sweeps import (
+    RECEIVE_BUFFER,
+    Mtus,
+    Sizes,
+    TimedExperiment,
+    bound_what_is_received,
+    draw_sweep,
+    megabytes,
+)
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed
@@ -46,6 +54,7 @@ class Mtu(TimedExperiment):
     least_links = 2
     real_links = True
     any_links = True
+    own_axes = RECEIVE_BUFFER
 
     mtu: Mtus = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))

@@ -16,6 +16,8 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
+RECEIVE_BUFFER = {"receive-buffer": "buffer", "net.ipv4.tcp_rmem": "buffer"}
+"""``own_axes`` of experiments that bound what the client receives by their option ``buffer``."""
 NO_MARK = 4294967295
 """The kernel's own tcp_notsent_lowat."""
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}

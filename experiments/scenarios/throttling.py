@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from experiments.enforcement import Enforcement, watched
 from experiments.record import Download
 from experiments.scenarios.downloads import draw_panels, fetched, reading_of
+from experiments.scenarios.sweeps import RECEIVE_BUFFER
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, exactly
@@ -45,6 +46,7 @@ class ThrottleExperiment(Experiment):
 
     quick = {"repeat": 1}
     least_links = 2
+    own_axes = RECEIVE_BUFFER
 
     size: Size = Size(5_000_000)
     rate: PositiveRate = PositiveRate(1_000_000)

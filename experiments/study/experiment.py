@@ -57,6 +57,8 @@ class Experiment(Settings):
     """The circumstances to measure in, where they do not depend on options or links."""
     ground: ClassVar[Blueprint | None] = None
     """What to measure on, where that does not depend on anything; the links as they are if it is None."""
+    own_axes: ClassVar[Mapping[str, str]] = {}
+    """Axes of --sweep without an effect, since it sets the same before each reading, and its option for that."""
     quotes: ClassVar[Sequence[str]] = ()
     """Values of its readings that are quoted under their own names."""
     files: ClassVar[Mapping[str, str]] = {}

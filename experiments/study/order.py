@@ -71,9 +71,10 @@ class Order:
         ]
 
     def _unswept(self, point: Point, combination: Combination) -> Point:
-        for key in combination.values.keys() & point.keys():
-            accepted = f"--set {key}=..., which {self.experiment.name} sweeps itself"
-            raise invalid_value("--sweep", key, combination.values[key], accepted)
+        for key, value in combination.values.items():
+            if own := key if key in point else self.experiment.own_axes.get(key):
+                accepted = f"--set {own}=..., which {self.experiment.name} sweeps itself"
+                raise invalid_value("--sweep", key, value, accepted)
         return point
 
     def blueprint(self, point: Point) -> Blueprint:

@@ -74,6 +74,8 @@ def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
     ("name", "sweep", "complaint"),
     [
         ("mtu", "mtu=1500,1000", "accepted: --set mtu=..., which mtu sweeps itself"),
+        ("buffer", "receive-buffer=1MB", "accepted: --set buffer=..., which buffer sweeps itself"),
+        ("throttle-long", "net.ipv4.tcp_rmem=4096 4096 4096", "accepted: --set buffer=..., which throttle-long"),
         ("acceleration", "mtu=1500", "accepted: for experiments on a testbed alone"),
     ],
 )
