@@ -116,7 +116,8 @@ whose file is there. Changes nothing.
 """
 
 _CHECK = """\
-Reads the settings in a folder, and says of each file whether it is valid.
+Reads throttler.toml, router.toml, gateway.toml and squid.toml in a folder, and says of each that is there whether it is
+valid. The converter's: tributary-converter --check --config FILE. The console's: tributary-console check FILE.
 """
 
 _VERSION = """\
