@@ -61,6 +61,7 @@ def _common(inputs: Inputs) -> Package:
             *content.files(inputs, name, "kernel-config/90-tributary.conf", "kernel-config/systemd/*"),
             *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
+            *content.files(inputs, name, "docs/command.md", "docs/operate.md"),
             *content.files(inputs, name, "debs/man/tributary.8.md", "debs/man/tributary-doctor.8.md"),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
@@ -95,7 +96,9 @@ def _converter(inputs: Inputs) -> Package:
             File("usr/lib/systemd/system/tributary-converter@.service", checkout[f"converter/systemd/{name}.service"]),
             *content.files(inputs, name, *(f"converter/systemd/{unit}" for unit in units), "converter/systemd/*.d/*"),
             *content.files(inputs, name, "debs/*/tributary-converter.*", "debs/files/converter.toml"),
-            *content.files(inputs, name, *(f"docs/converter{page}.md" for page in ("", "-reference", "-chains"))),
+            *content.files(
+                inputs, name, *(f"docs/converter{page}.md" for page in ("", "-reference", "-chains", "-offload"))
+            ),
             *content.files(inputs, name, "converter/examples/*.toml"),
         ),
         depends=elf.depends("the converter", inputs.programs[name], inputs.release),
@@ -128,7 +131,7 @@ def _throttler(inputs: Inputs) -> Package:
         files=(
             content.command(name, "throttler.cli"),
             *content.files(inputs, name, "throttler/systemd/*", "debs/*/tributary-throttler.*", "tc-policies/*.toml"),
-            *content.files(inputs, name, "docs/throttler.md", "docs/throttler-reference.md"),
+            *content.files(inputs, name, "docs/throttler.md", "docs/throttler-reference.md", "docs/steering.md"),
             *content.files(inputs, name, "debs/files/throttler.toml"),
         ),
         # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
@@ -327,7 +330,7 @@ def _image(inputs: Inputs) -> Package:
             *content.files(inputs, name, "image/firstboot/tributary.toml"),
             *(file for each in commands for file in content.files(inputs, name, f"debs/man/{each}.8.md")),
             *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),
-            *content.files(inputs, name, "docs/clients.md"),
+            *content.files(inputs, name, "docs/clients.md", "docs/home.md", "docs/lan*.md", "docs/wan-links.md"),
         ),
         # growpart(1), resize2fs(8), ip(8), libargon2 for the console's password, nft(8), ssh-keygen(1), udevadm(8), and
         # who reads the files that it writes.
