@@ -5,14 +5,13 @@ those of grub-core/boot/i386/pc/boot.S and diskboot.S, and include/grub/i386/pc/
 sector of one version may load an image of another.
 """
 
-from image.firstboot.actions import WriteFile
+from pathlib import Path
+
 from image.make import slots
 from image.make.layout import Layout
 from image.partitions import SECTOR
-from image.upgrade.boot_partition import BOOT
-from image.upgrade.choice import SLOTS
-from image.upgrade.grubenv import NAME
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.templates import rendered
 
 FOLDER = "grub"
 """On the boot partition: GRUB's menu, and its variables (image/upgrade/grubenv.py)."""
@@ -26,11 +25,6 @@ _JUMP, _NOTHING = b"\xeb\x05", b"\x90\x90"
 _LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
 
 
-def rauc(compatible: str) -> WriteFile:
-    """RAUC's settings: it writes GRUB's variables by itself."""
-    return slots.rauc(compatible, f"bootloader=grub\ngrubenv={BOOT / NAME}")
-
-
 def early(layout: Layout) -> str:
     """What GRUB does before it has a file system: it finds the boot partition by its number, on whatever disk it is."""
     volume = f"{layout.volume >> 16:04X}-{layout.volume & 0xFFFF:04X}"
@@ -38,62 +32,8 @@ def early(layout: Layout) -> str:
 
 
 def menu(layout: Layout) -> str:
-    """GRUB's menu. It belongs to the disk, and stays as it is when a slot is written anew.
-
-    ORDER, and of each slot OK and TRY, are RAUC's (src/bootloaders/grub.c there). GRUB counts in TRY how often a slot
-    was started since it was last found good. /vmlinuz and /initrd.img in each slot lead to its newest kernel
-    (linux-update-symlinks(1) of Debian).
-    """
-    choices = "\n".join(_choice(slot) for slot in SLOTS)
-    numbers = {link: number for number, link in enumerate(layout.places, start=1)}
-    entries = "\n".join(
-        _entry(slot, numbers[slots.partition(slot)], words) for slot, _, words in slots.starting(layout)
-    )
-    return f"""\
-# Of the disk. It starts the first slot of ORDER that is good and was not started in vain {_TRIES} times.
-set timeout=3
-load_env
-regexp --set=1:disk "^([^,]+)," "$root"
-set chosen=
-for slot in $ORDER; do
-{choices}
-done
-if [ -z "$chosen" ]; then
-    # None is left: from the beginning again, since a box that starts is better than one that does not.
-    for slot in $ORDER; do
-        if [ -z "$chosen" ]; then set chosen=$slot; fi
-    done
-    set A_TRY=0
-    set B_TRY=0
-fi
-save_env A_TRY B_TRY
-set default=$chosen
-
-{entries}"""
-
-
-def _choice(slot: str) -> str:
-    name = f"{slot}_TRY"
-    counted = "\n".join(
-        f'        {"el" if done else ""}if [ "${name}" = "{done}" ]; then set {name}={done + 1}'
-        for done in range(_TRIES)
-    )
-    return f"""\
-    if [ "$slot" = "{slot}" -a -z "$chosen" -a "${slot}_OK" = "1" -a "${slot}_TRY" != "{_TRIES}" ]; then
-        set chosen={slot}
-{counted}
-        fi
-    fi"""
-
-
-def _entry(slot: str, number: int, words: str) -> str:
-    return f"""\
-menuentry "Tributary (slot {slot})" --id {slot} {{
-    set root=$disk,gpt{number}
-    linux /vmlinuz {words} quiet
-    initrd /initrd.img
-}}
-"""
+    """GRUB's menu. It belongs to the disk, and stays as it is when a slot is written anew."""
+    return rendered(Path(__file__).with_name("grub.cfg.j2"), starts=list(slots.starting(layout)), tries=_TRIES)
 
 
 def boot_code(boot: bytes, first_sector: int) -> bytes:

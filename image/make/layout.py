@@ -45,6 +45,11 @@ class Layout:
         """The boot partition's number, as FAT has it."""
         return self.places["boot"].filesystem.time_low or 1
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Of the partitions, by their names."""
+        return {link: number for number, link in enumerate(self.places, start=1)}
+
     def script(self) -> str:
         """What sfdisk(8) reads."""
         lines = [

@@ -136,7 +136,7 @@ class _Build:
 
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
-        self._inside(slots.KERNEL_HOOK.path, self._kernel)
+        self._inside(slots.KERNEL_HOOK, self._kernel)
         if self.spec.board.gpt:
             self._install_grub()
         else:

@@ -45,10 +45,10 @@ def test_rauc_knows_both_slots_by_the_names_that_the_loader_has_for_them(board: 
 @BOTH
 def test_each_slot_has_a_link_and_starts_with_its_own_root(board: Board) -> None:
     drive = spec(board).layout
-    rules = slots.udev_rules(drive).text
+    rules = files(board)["/usr/lib/udev/rules.d/65-tributary-slots.rules"]
     links = dict(re.findall(r'NUMBER}=="(\d)", SYMLINK\+="tributary/(\S+)"', rules))
     assert sorted(links.values()) == ["boot", "data", "root-a", "root-b"]
-    for slot, _, words in slots.starting(drive):
-        number = next(each for each, link in links.items() if link == slots.partition(slot))
-        place = list(drive.places.values())[int(number) - 1]
+    for slot, number, words in slots.starting(drive):
+        assert links[str(number)] == slots.partition(slot)
+        place = list(drive.places.values())[number - 1]
         assert {f"root={place.name}", f"rauc.slot={slot}", f"tributary_disk={drive.disk}"} <= set(words.split())
