@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address
-from pathlib import Path
 
 from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
 from image.firstboot.names import NOBODY
 from image.firstboot.settings import Card, Lan
+from image.firstboot.texts import filled
 from squid.targets import OPENABLE
 from tributary.fwmarks import BY_LINK, RETURN
 from tributary.settings.hosts import Target
-from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import DEFAULT_SLOT, GLOBAL
 
 PORT = 8300
@@ -23,7 +22,6 @@ TAKEN = 0x1
 """The mark of packets that are for this listener (tributary-lan.service)."""
 
 _TABLE = "tributary-lan"
-_TEMPLATES = Path(__file__).parent
 
 
 def rules(card: Card, lan: Lan, gateway: Target) -> str:
@@ -33,8 +31,8 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         for number, table in enumerate(card.bypass, start=1)
         for way in _ways(number, table, list(card.wan), six=bool(card.prefixes))
     ]
-    return rendered(
-        _TEMPLATES / "lan.nft.j2",
+    return filled(
+        "lan.nft.j2",
         card=card,
         lan=lan,
         gateway=gateway.address,
@@ -56,8 +54,8 @@ def names(card: Card, lan: Lan) -> str:
     inside = card.enrolments[0].inside if card.enrolments else None
     # A device may be in several tables.
     leases = dict.fromkeys((table.mac, table.device) for table in card.forwards if table.mac)
-    return rendered(
-        _TEMPLATES / "dnsmasq.conf.j2",
+    return filled(
+        "dnsmasq.conf.j2",
         card=card,
         lan=lan,
         inside=inside,

@@ -12,6 +12,7 @@ from pydantic import Field
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
+from image.firstboot.texts import filled
 from image.firstboot.vlans import bare
 from tributary.settings.files import Settings
 from tributary.settings.values import matching
@@ -49,8 +50,9 @@ def link(
         yield WriteFile(f"{file}-vlan.network", bare(carrier))
     yield WriteFile(f"{file}.network", bare(below, tagged))
     settings = f"/etc/ppp/peers/tributary.{name}"
-    yield WriteFile(settings, _settings(name, carrier, pppoe, said), PRIVATE)
-    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(said.domains), PROGRAM)
+    known = {"interface": interface(name), "carrier": carrier, "mtu": MTU, "quoted": _quoted}
+    yield WriteFile(settings, filled("ppp-peer.j2", pppoe=pppoe, said=said, **known), PRIVATE)
+    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", filled("ppp-ip-up.j2", domains=said.domains), PROGRAM)
     yield WriteFile("/etc/systemd/system/ppp@.service.d/50-tributary.conf", _UNIT)
     # In an instance's name - would be a slash (systemd.unit(5)).
     instance = f"tributary.{name}".replace("-", r"\x2d")
@@ -58,52 +60,9 @@ def link(
     yield EnableUnit(f"ppp@{instance}.service", reads=(settings,))
 
 
-def _settings(name: str, carrier: str, pppoe: Pppoe, said: Said) -> str:
-    lines = (
-        "plugin pppoe.so",
-        f"nic-{carrier}",
-        f"ifname {interface(name)}",
-        f"user {_quoted(pppoe.user)}",
-        f"password {_quoted(pppoe.password)}",
-        "noauth",  # of the provider to us
-        f"mtu {MTU}",
-        f"mru {MTU}",
-        "+ipv6" if said.asks_for_a_prefix else "noipv6",
-        "defaultroute",
-        f"defaultroute-metric {said.metric}",
-        "usepeerdns",
-        "ipparam tributary",
-        # For ever, and not so often that a provider locks whoever has a wrong password.
-        "persist",
-        "maxfail 0",
-        "holdoff 10",
-        # A line that is silent for 30 s is dialled again.
-        "lcp-echo-interval 10",
-        "lcp-echo-failure 3",
-    )
-    return "".join(f"{line}\n" for line in lines)
-
-
 def _quoted(text: str) -> str:
     r"""As a word of pppd's options (pppd(8), OPTIONS FILES), where \ escapes the sign after it."""
     return '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
-
-
-def _servers(domains: Sequence[str]) -> str:
-    """What has to be said of servers first comes before they are known: none is asked for more meanwhile."""
-    kept = f"""\
-    resolvectl domain "$PPP_IFACE" {" ".join(f"'~{each}'" for each in domains)}
-    resolvectl default-route "$PPP_IFACE" no
-    resolvectl dnsovertls "$PPP_IFACE" no
-"""
-    return f"""\
-#!/bin/sh -e
-# What a link by PPPoE was told of DNS servers goes to systemd-resolved, which forgets it when the interface is gone.
-if [ "$PPP_IPPARAM" = tributary ] && [ -n "$DNS1" ]; then
-{kept if domains else ""}\
-    resolvectl dns "$PPP_IFACE" $DNS1 $DNS2
-fi
-"""
 
 
 _UNIT = """\

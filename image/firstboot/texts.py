@@ -1,8 +1,11 @@
 """Texts of files: sections of ``key=value`` for systemd and NetworkManager, TOML for other parts. Pure."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import tomli_w
+
+from tributary.settings.templates import rendered
 
 HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
 
@@ -20,3 +23,8 @@ def unneeded(interface: str, *network: tuple[str, object]) -> str:
 def document(settings: Mapping[str, object]) -> str:
     """A file with ``settings``; each Mapping in them is a table, each list of them an array of tables."""
     return HEAD + "\n" + tomli_w.dumps(settings)
+
+
+def filled(template: str, **context: object) -> str:
+    """What the ``template`` beside this file comes to."""
+    return rendered(Path(__file__).with_name(template), **context)

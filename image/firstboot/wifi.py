@@ -7,7 +7,7 @@ from image.firstboot.access_point import CENTRES, FIRST_WIRELESS, LOW, AccessPoi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card, Wifi
-from image.firstboot.texts import sections, unneeded
+from image.firstboot.texts import filled, sections, unneeded
 from image.firstboot.wan import Wan
 
 BRIDGE = "br-lan"
@@ -58,52 +58,8 @@ def access_point(card: Card, facts: Facts, folder: str) -> Iterator[Action]:
 
 def configuration(point: AccessPoint, interface: str, bridge: str | None) -> str:
     """The text of hostapd.conf for ``point`` on ``interface``, which joins ``bridge``, if any."""
-    return "".join(f"{name}={value}\n" for name, value in _lines(point, interface, bridge))
-
-
-def _lines(point: AccessPoint, interface: str, bridge: str | None) -> Iterator[tuple[str, object]]:
-    yield "interface", interface
-    if bridge is not None:
-        yield "bridge", bridge
-    yield "driver", "nl80211"
-    yield "ctrl_interface", "/run/hostapd"
-    yield "country_code", point.country
-    yield "ieee80211d", 1
-    # In hexadecimal, since it may hold any sign.
-    yield "ssid2", point.ssid.encode().hex()
-    yield from _radio(point)
-    yield from _security(point)
-
-
-def _radio(point: AccessPoint) -> Iterator[tuple[str, object]]:
-    yield "hw_mode", "g" if point.channel in LOW else "a"
-    yield "channel", point.channel
-    yield "wmm_enabled", 1
-    yield "ieee80211n", 1
-    if point.width > 20:
-        above = CENTRES[40][point.channel] > point.channel
-        yield "ht_capab", f"[HT40{'+' if above else '-'}]"
-    if point.channel not in LOW:
-        yield "ieee80211ac", 1
-        yield "vht_oper_chwidth", 1 if point.width == 80 else 0
-        if point.width == 80:
-            yield "vht_oper_centr_freq_seg0_idx", CENTRES[80][point.channel]
-
-
-def _security(point: AccessPoint) -> Iterator[tuple[str, object]]:
-    yield "wpa", 2
-    yield "rsn_pairwise", "CCMP"
-    if not point.wpa3:
-        yield "wpa_key_mgmt", "WPA-PSK"
-        yield "wpa_psk", key(point.ssid, point.passphrase)
-        return
-    # What WPA3's transition mode asks for: protected management frames for those who can, and for all who use SAE; by
-    # hash-to-element or by the older hunting and pecking.
-    yield "wpa_key_mgmt", "WPA-PSK SAE"
-    yield "ieee80211w", 1
-    yield "sae_require_mfp", 1
-    yield "sae_pwe", 2
-    yield "wpa_passphrase", point.passphrase
+    known = {"low": LOW, "centres": CENTRES, "key": key(point.ssid, point.passphrase)}
+    return filled("hostapd.conf.j2", point=point, interface=interface, bridge=bridge, **known)
 
 
 def key(ssid: str, passphrase: str) -> str:
@@ -132,14 +88,5 @@ def _may_join(wifi: Wifi | None, wan: Wan) -> bool:
 
 
 def joining(wifi: Wifi) -> str:
-    """The text of wpa_supplicant.conf. The network's name stands in hexadecimal, since it may hold any sign."""
-    return (
-        "ctrl_interface=DIR=/run/wpa_supplicant GROUP=root\n"
-        f"country={wifi.country}\n"
-        "network={\n"
-        f"\tssid={wifi.ssid.encode().hex()}\n"
-        "\tscan_ssid=1\n"
-        "\tkey_mgmt=WPA-PSK WPA-PSK-SHA256\n"
-        f"\tpsk={key(wifi.ssid, wifi.passphrase)}\n"
-        "}\n"
-    )
+    """The text of wpa_supplicant.conf."""
+    return filled("wpa_supplicant.conf.j2", wifi=wifi, key=key(wifi.ssid, wifi.passphrase))
