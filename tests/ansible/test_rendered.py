@@ -18,6 +18,7 @@ from console import settings as console
 from experiments.testbed import native
 from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
+from tests import golden
 from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, needs_ansible
 from tests.unit.test_unit_files import analyze, systemd_analyze
@@ -47,12 +48,7 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
     ],
 )
 def test_a_file_is_the_golden_one(rendered: Rendered, inventory: str, file: str) -> None:
-    text = (rendered[inventory] / file).read_text()
-    golden = GOLDEN / inventory / file.removeprefix("../")
-    if os.environ.get("REMAKE_GOLDEN"):
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(text)
-    assert text == golden.read_text()
+    golden.compare(GOLDEN / inventory / file.removeprefix("../"), (rendered[inventory] / file).read_text())
 
 
 @every_inventory

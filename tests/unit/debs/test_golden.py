@@ -3,7 +3,6 @@
 To make them anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/debs/test_golden.py
 """
 
-import os
 import shutil
 import subprocess
 from difflib import unified_diff
@@ -12,6 +11,7 @@ import pytest
 
 from debs import parts, render
 from debs.package import Inputs, Package
+from tests import golden
 from tests.unit.debs.sample import GOLDEN, inputs, release
 
 SAMPLES = {"deb12-arm64": inputs(release("bookworm", "arm64")), "deb13-amd64": inputs(release("trixie", "amd64"))}
@@ -57,19 +57,15 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_control_files_are_the_golden_ones(name: str) -> None:
-    path, made = GOLDEN / f"{name}.{GOLDEN_ONE}.txt", text(*ALL[f"{name}.{GOLDEN_ONE}"])
-    if os.environ.get("REMAKE_GOLDEN"):
-        path.write_text(made)
-    assert made == path.read_text()
+    golden.compare(GOLDEN / f"{name}.{GOLDEN_ONE}.txt", text(*ALL[f"{name}.{GOLDEN_ONE}"]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_another_release_and_machine_differ_in_that_and_in_the_converters_socket(name: str) -> None:
     other = text(*ALL[f"{name}.{OTHER}"])
-    for its, golden in TOLD:
-        other = other.replace(its, golden)
-    golden = text(*ALL[f"{name}.{GOLDEN_ONE}"])
-    compared = unified_diff(golden.splitlines(), other.splitlines(), n=0, lineterm="")
+    for its, told in TOLD:
+        other = other.replace(its, told)
+    compared = unified_diff(text(*ALL[f"{name}.{GOLDEN_ONE}"]).splitlines(), other.splitlines(), n=0, lineterm="")
     differing = {line for line in compared if not line.startswith(("---", "+++", "@@"))}
     assert differing == (SOCKETLESS if name == "tributary-converter" else set())
 

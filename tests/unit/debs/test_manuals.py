@@ -4,8 +4,8 @@ import gzip
 import re
 import shutil
 import subprocess
-from argparse import _SubParsersAction
-from collections.abc import Callable, Sequence
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,15 @@ from console.settings import ConsoleSettings
 from debs import __main__ as build_deb
 from debs import checkout
 from debs.manual import manual
-from doctor.__main__ import main as doctor
+from doctor import __main__ as doctor
 from gateway import cli as gateway
 from gateway.settings import GatewaySettings
-from image.firstboot.__main__ import main as firstboot
-from image.firstboot.page.__main__ import main as first_start
-from image.upgrade.__main__ import main as upgrade
+from image.firstboot import __main__ as firstboot
+from image.firstboot.page import __main__ as first_start
+from image.upgrade import __main__ as upgrade
 from router.settings import Multipath, RouterSettings, Wan
 from squid.settings import SquidSettings
+from tests.commands.test_help import Program, walk
 from tests.unit.debs.test_contents import PACKAGES
 from throttler import cli
 from tributary.paths import ROOT
@@ -30,7 +31,6 @@ from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.tunnels import Tunnels
 
-Main = Callable[[Sequence[str]], int]
 PAGES = sorted(Path(path).stem for path in checkout.tracked() if path.startswith("debs/man/"))
 DATE = "November 21, 2026"
 
@@ -59,23 +59,12 @@ def options_in(page: str) -> list[str]:
     return tags(page, "--[a-z-]+", "Description")
 
 
-def shown(capsys: pytest.CaptureFixture[str], main: Main, *words: str) -> str:
-    """A command's help."""
-    with pytest.raises(SystemExit):
-        main([*words, "--help"])
-    return capsys.readouterr().out
-
-
-def commands(help_: str) -> list[str]:
-    """Those that a command's help lists."""
-    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", help_, re.MULTILINE)
-    assert listed is not None
-    return re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)
-
-
-def options(help_: str) -> set[str]:
-    """The same of options, but for --help."""
-    return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", help_, re.MULTILINE)) - {"--help"}
+def told(program: ArgumentParser) -> tuple[list[str], set[str]]:
+    """A program's commands, and the options of it and of them."""
+    found = list(walk(program))
+    actions = [action for _, each in found for action in each._actions if action.dest != "help"]
+    options = {option for action in actions for option in action.option_strings if option.startswith("--")}
+    return [words[0] for words, _ in found if words], options
 
 
 def keys_in_tables(document: str, section: str) -> set[str]:
@@ -154,63 +143,54 @@ def test_a_page_has_the_date_of_the_commit() -> None:
     assert page.startswith(f'.TH TRIBUTARY-SQUID 8 "{DATE}" Tributary\n')
 
 
-def test_every_key_of_the_converter_is_told() -> None:
-    assert keys_in_tables("converter-reference.md", "Configuration") == keys_in("tributary-converter.toml.5", "Keys")
+OF_ROUTER = {"mptcp": Multipath, "probe": Probe, "tunnels": Tunnels, "metrics": Metrics}
+"""Its tables."""
 
 
-def test_every_key_of_a_policy_is_told() -> None:
-    assert keys_in_tables("throttler-reference.md", "Policy") == keys_in("tributary-throttler.toml.5", "")
-
-
-def test_every_setting_of_squid_is_told() -> None:
-    assert keys_in("tributary-squid.8", "Settings") == set(SquidSettings.model_fields)
-
-
-def test_every_setting_of_the_home_router_is_told() -> None:
-    tables = {
-        **{f"mptcp.{key}": 0 for key in Multipath.model_fields},
-        **{f"probe.{key}": 0 for key in Probe.model_fields},
-        **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
-        **{f"metrics.{key}": 0 for key in Metrics.model_fields},
-    }
-    own = RouterSettings.model_fields.keys() - {"wan", "mptcp", "probe", "tunnels", "metrics"}
-    assert keys_in("tributary-router.8", "Settings") == {*Wan.model_fields, *tables, *own}
-
-
-def test_every_setting_of_the_console_is_told() -> None:
-    assert keys_in("tributary-console.8", "Settings") == set(ConsoleSettings.model_fields)
-
-
-def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert keys_in("tributary-gateway.8", "Settings") == set(GatewaySettings.model_fields)
-    assert set(commands(shown(capsys, gateway.main))) == set(commands_in("tributary-gateway.8"))
+@pytest.mark.parametrize(
+    ("page", "section", "keys"),
+    [
+        ("tributary-converter.toml.5", "Keys", keys_in_tables("converter-reference.md", "Configuration")),
+        ("tributary-throttler.toml.5", "", keys_in_tables("throttler-reference.md", "Policy")),
+        ("tributary-squid.8", "Settings", SquidSettings.model_fields),
+        ("tributary-console.8", "Settings", ConsoleSettings.model_fields),
+        ("tributary-gateway.8", "Settings", GatewaySettings.model_fields),
+        (
+            *("tributary-router.8", "Settings"),
+            {
+                *(f"{name}.{key}" for name, table in OF_ROUTER.items() for key in table.model_fields),
+                *Wan.model_fields,
+                *(RouterSettings.model_fields.keys() - {"wan", *OF_ROUTER}),
+            },
+        ),
+    ],
+)
+def test_every_setting_is_told(page: str, section: str, keys: Iterable[str]) -> None:
+    assert keys_in(page, section) == set(keys)
 
 
 def test_the_help_of_build_deb_names_every_package() -> None:
     assert re.findall(r"^  (tributary-[a-z]+) ", build_deb.DESCRIPTION, re.MULTILINE) == list(PACKAGES)
 
 
-def test_every_command_of_tributary_is_told_and_completed() -> None:
+def test_every_command_is_told_and_of_tributary_completed() -> None:
+    assert set(told(gateway.parser())[0]) == set(commands_in("tributary-gateway.8"))
     (found,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
     assert list(found) == commands_in("tributary.8")
     completed = re.search(r'choices="([a-z ]+)"', (ROOT / "debs/files/tributary.bash").read_text())
     assert completed is not None and completed[1].split() == list(found)
 
 
-def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    found = commands(shown(capsys, upgrade))
-    assert found == commands_in("tributary-upgrade.8")
-    assert {option for name in found for option in options(shown(capsys, upgrade, name))} == set(
-        options_in("tributary-upgrade.8")
-    )
+def test_every_command_and_option_of_an_upgrade_is_told() -> None:
+    assert told(upgrade.parser()) == (commands_in("tributary-upgrade.8"), set(options_in("tributary-upgrade.8")))
 
 
 @pytest.mark.parametrize(
-    ("page", "main"),
+    ("page", "program"),
     [("tributary-doctor", doctor), ("tributary-firstboot", firstboot), ("tributary-first-start", first_start)],
 )
-def test_every_option_is_told(page: str, main: Main, capsys: pytest.CaptureFixture[str]) -> None:
-    assert options(shown(capsys, main)) == set(options_in(f"{page}.8"))
+def test_every_option_is_told(page: str, program: Program) -> None:
+    assert told(program.parser())[1] == set(options_in(f"{page}.8"))
 
 
 @pytest.mark.parametrize("part", ["switch", "backend"])
@@ -231,8 +211,7 @@ def test_every_command_and_option_of_the_overlays_program_is_told() -> None:
     assert {name.lower() for name in commands_} == set(commands_in("tributary-overlay.8"))
 
 
-def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert set(commands(shown(capsys, cli.main))) <= set(commands_in("tributary-throttler.8"))
-    assert options(shown(capsys, cli.main, "run")) <= set(options_in("tributary-throttler.8"))
+def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told() -> None:
+    assert set(told(cli.parser())[0]) <= set(commands_in("tributary-throttler.8"))
+    (daemon,) = (each for words, each in walk(cli.parser()) if words == ("run",))
+    assert told(daemon)[1] <= set(options_in("tributary-throttler.8"))

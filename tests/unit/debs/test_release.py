@@ -1,17 +1,13 @@
 """Versions of packages, compared by dpkg itself."""
 
-import subprocess
 from dataclasses import replace
 
 import pytest
 
 from debs.release import base_version
+from image.upgrade.machine import is_older
 from tests.unit.debs.sample import COMMIT, release
 from tributary.settings.errors import CommandError, Exit
-
-
-def older(one: str, other: str) -> bool:
-    return subprocess.run(["dpkg", "--compare-versions", one, "lt", other], check=False).returncode == 0
 
 
 def test_a_commit_is_named_by_its_time_and_hash() -> None:
@@ -33,11 +29,11 @@ def test_another_versions_tag_is_no_release() -> None:
 
 def test_a_later_commit_of_the_same_day_is_newer_whatever_its_hash() -> None:
     later = replace(COMMIT, hash="0000000", time=COMMIT.time + 60)
-    assert older(release().version, release(commit=later).version)
+    assert is_older(release().version, release(commit=later).version)
 
 
 def test_the_next_debians_package_is_newer() -> None:
-    assert older(release("bookworm").version, release("trixie").version)
+    assert is_older(release("bookworm").version, release("trixie").version)
 
 
 def test_ubuntus_packages_are_told_from_debians() -> None:
@@ -45,7 +41,7 @@ def test_ubuntus_packages_are_told_from_debians() -> None:
 
 
 def test_a_snapshot_is_newer_than_the_tag_before_it() -> None:
-    assert older(release(commit=replace(COMMIT, tags=("v0.1.0",))).version, release().version)
+    assert is_older(release(commit=replace(COMMIT, tags=("v0.1.0",))).version, release().version)
 
 
 def test_python_and_rust_must_agree_on_the_version() -> None:

@@ -4,7 +4,6 @@ import tomllib
 
 import pytest
 
-from image.firstboot import console
 from image.firstboot.console import FIXES, UNIT
 from image.firstboot.reading import read
 from image.firstboot.report import next_steps
@@ -73,11 +72,6 @@ def test_what_a_gateway_s_card_says_of_a_lan_does_not_count() -> None:
     assert "ssh -L" in told(card, Role.GATEWAY)
 
 
-def test_there_is_none_before_a_router_has_links() -> None:
-    found = units("", facts(Role.ROUTER))
-    assert not found[UNIT] and not found[FIXES]
-
-
 @pytest.mark.parametrize(
     ("key", "how"),
     [
@@ -88,8 +82,3 @@ def test_there_is_none_before_a_router_has_links() -> None:
 )
 def test_people_are_told_how_to_log_in(key: str, how: str) -> None:
     assert how in told(f"{key}{HOME}", Role.ROUTER)
-
-
-def test_its_settings_are_the_service_s_group_s() -> None:
-    (file, *_) = console.console(read(HOME.encode(), Role.ROUTER), facts(Role.ROUTER))
-    assert str(file).endswith("(mode 0640, owner 0:990)")

@@ -24,6 +24,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from router.settings import RouterSettings
 from squid.settings import SquidSettings
+from tests import golden
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts, texts
 from throttler.policy import model
@@ -74,14 +75,8 @@ def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 @EVERY
 def test_the_plan_is_the_golden_one(name: str) -> None:
     base = max((each for each in CASES if name.startswith(f"{each}-")), key=len, default="")
-    if base:
-        path, found = GOLDEN / f"{name}.diff", differences(text(base), text(name))
-    else:
-        path, found = GOLDEN / f"{name}.plan", iter(text(name))
-    kept = "".join(f"{line}\n" for line in found)
-    if os.environ.get("REMAKE_GOLDEN"):
-        path.write_text(kept)
-    assert kept == path.read_text()
+    found = differences(text(base), text(name)) if base else text(name)
+    golden.compare(GOLDEN / f"{name}.{'diff' if base else 'plan'}", "".join(f"{line}\n" for line in found))
 
 
 def test_no_golden_file_is_without_its_card() -> None:

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, OnMachine, RemoveFile, SetPassword, WriteFile
+from image.firstboot.actions import DisableUnit, EnableUnit, OnMachine, RemoveFile, SetPassword, WriteFile
 from image.firstboot.apply import System, commands
 from image.firstboot.facts import Facts
 from image.firstboot.first_start import PLACE
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import ACCESS_POINT, HOME, LOGIN, MODEM
-from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, planned, public_key, texts
+from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, planned, texts
 from tributary.settings.errors import CommandError, Exit
-
-SUDO = "/etc/sudoers.d/tributary"
-
 
 GATEWAY = facts()
 WIFI = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
@@ -57,13 +54,6 @@ def test_the_first_start_page_finds_its_port_by_dhcp_beside_interfaces_with_sett
     assert files == ["30-tributary-end1.network", "31-tributary-ethernet.network"]
     for other in ("first_start_page = false\n" + text, 'role = "gateway"\n' + text):
         assert "/etc/systemd/network/31-tributary-ethernet.network" not in texts(other)
-
-
-def test_a_gateway_that_routers_find_by_a_name_has_tunnels_before_its_converter() -> None:
-    text = 'public_name = "gateway.example.net"'
-    enabled = [unit for unit, is_enabled in units(text, GATEWAY).items() if is_enabled]
-    assert enabled.index("tributary-gateway.service") < enabled.index("tributary-converter.service")
-    assert "/etc/tributary/gateway.toml" in texts(text, GATEWAY)
 
 
 def done(text: str, news: Set[str]) -> dict[str, str]:
@@ -154,20 +144,6 @@ def test_an_image_that_lacks_a_unit_of_the_other_role_is_fine() -> None:
     assert "tributary-router.service" not in units("", given)
 
 
-def test_ssh_runs_for_those_who_have_a_key() -> None:
-    assert units(f'ssh_keys = ["{public_key()}"]', GATEWAY)["ssh.service"]
-    assert not units(f'password_hash = "{YESCRYPT}"', GATEWAY)["ssh.service"]
-
-
-def test_sudo_needs_no_password_only_where_somebody_can_log_in() -> None:
-    assert SUDO in texts(f'ssh_keys = ["{public_key()}"]')
-    assert SUDO in texts(f'password_hash = "{YESCRYPT}"')
-    found = planned("")
-    assert RemoveFile(SUDO) in found
-    assert RemoveFile("/home/tributary/.ssh/authorized_keys") in found
-    assert not any(isinstance(each, MakeFolder) for each in found)
-
-
 def test_without_a_hash_the_user_is_locked_and_root_always_is() -> None:
     assert {SetPassword("tributary", None), SetPassword("root", None)} <= set(planned(""))
     hashed = planned(f'password_hash = "{YESCRYPT}"')
@@ -206,31 +182,11 @@ def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
     assert units(HOME, facts(Role.ROUTER, owned_units=(unit,)))[unit] is False
 
 
-def test_the_daemon_finds_a_link_at_the_interface_that_its_kind_gives_it() -> None:
-    assert links(HOME.replace("wlan0", "end1") + LOGIN)["dsl"]["interface"] == "ppp-dsl"
-    assert links(HOME.replace('interface = "enx*"\n', "") + MODEM)["lte"]["interface"] == "ww*"
+def test_the_daemon_finds_a_modem_by_what_the_card_says_of_it() -> None:
     assert links(HOME.replace("enx*", "wwan1") + MODEM)["lte"]["interface"] == "wwan1"
     by_driver = links(HOME.replace('interface = "enx*"', 'driver = "cdc_mbim"') + MODEM)["lte"]
     assert "interface" not in by_driver
     assert by_driver["driver"] == "cdc_mbim"
-
-
-def test_a_modem_is_left_to_networkmanager_which_runs_for_nothing_else() -> None:
-    text = HOME.replace("enx*", "wwan0") + MODEM
-    managers = {unit: enabled for unit, enabled in units(text).items() if "Manager" in unit}
-    assert managers == {"ModemManager.service": True, "NetworkManager.service": True}
-    assert not any("wan-lte" in path for path in texts(text))
-
-
-def test_an_access_point_and_the_wired_lan_are_one_network() -> None:
-    found = texts(HOME.replace("wlan0", "end1") + ACCESS_POINT)
-    assert "\nbridge=br-lan\n" in found["/etc/hostapd/wlan0.conf"]
-    assert "Name=br-lan\n" in found["/etc/systemd/network/20-tributary-lan.network"]
-    assert "Name=br-lan\nKind=bridge\n" in found["/etc/systemd/network/20-tributary-bridge.netdev"]
-    assert "Name=end0\n" in found["/etc/systemd/network/21-tributary-lan-port.network"]
-    for path in ("/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-lan.conf"):
-        assert "br-lan" in found[path]
-        assert "end0" not in found[path]
 
 
 def test_a_lan_that_is_wireless_alone_needs_no_bridge() -> None:

@@ -1,11 +1,11 @@
 """Which bundles a box takes, by what RAUC says of them and of its slots."""
 
-import subprocess
 from typing import Any
 
 import pytest
 
 from image.upgrade.bundle import Bundle, Slot, Slots, insist
+from image.upgrade.machine import is_older
 from tributary.settings.errors import CommandError, Exit
 
 # As RAUC 1.13 prints it.
@@ -32,10 +32,6 @@ def status(*, booted: str = "root.0", primary: str | None = "root.0", other: str
         "boot_primary": primary,
         "slots": [slot("root.1", "B", "/dev/tributary/root-b"), slot("root.0", "A", "/dev/tributary/root-a")],
     }
-
-
-def is_older(one: str, other: str) -> bool:
-    return subprocess.run(["dpkg", "--compare-versions", one, "lt", other], check=False).returncode == 0
 
 
 def test_slots_are_those_of_rauc() -> None:

@@ -10,7 +10,7 @@ from image.upgrade import __main__ as command
 from image.upgrade import machine, own
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.own import Trial
-from tests.unit.image.upgrade.test_bundle import is_older, status
+from tests.unit.image.upgrade.test_bundle import status
 from tributary.settings.errors import CommandError, Exit
 
 URL = "https://images.example.net/tributary.raucb"
@@ -33,7 +33,6 @@ def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "slots": lambda: Slots.of(status()),
         "bundle": lambda _where: Bundle("tributary-gateway-x86", ACCEPTED),
         "version": version,
-        "is_older": is_older,
         "mounted": mounted,
         "mark": lambda state, slot: (tmp_path / "marked").write_text(f"{state} {slot}"),
     }
