@@ -4,7 +4,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from debs.release import Architecture, Release
+from debs.release import Release
 from tributary.settings.errors import CommandError, Exit
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian: all architectures that we build for
@@ -40,7 +40,9 @@ def depends(what: str, data: bytes, release: Release) -> tuple[str, ...]:
     found = needs(data)
     if found is None:
         raise CommandError(Exit.USAGE, f"{what}: not a program: accepted: an ELF file for {release.architecture.name}")
-    _require_machine(what, found, release.architecture)
+    if found.machine != release.architecture.elf:
+        accepted = f"accepted: a program for {release.architecture.name}"
+        raise CommandError(Exit.USAGE, f"{what}: made for another processor: {accepted}")
     if found.glibc is None:
         return ()
     wanted = ".".join(map(str, found.glibc))
@@ -49,10 +51,3 @@ def depends(what: str, data: bytes, release: Release) -> tuple[str, ...]:
             Exit.USAGE, f"{what}: needs glibc {wanted}, {release.suite.name} is older: build it statically"
         )
     return (f"libc6 (>= {wanted})", "libgcc-s1")
-
-
-def _require_machine(what: str, found: Needs, architecture: Architecture) -> None:
-    if found.machine != architecture.elf:
-        raise CommandError(
-            Exit.USAGE, f"{what}: made for another processor: accepted: a program for {architecture.name}"
-        )

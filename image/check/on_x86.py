@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
+from image.make.grub import KERNEL_SECTOR, LIST
 from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR
 from image.upgrade import grubenv
 
@@ -13,7 +14,6 @@ KINDS = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA
 
 _LOADER = "EFI/BOOT/BOOTX64.EFI"
 _MENU, _ENVIRONMENT = "grub/grub.cfg", grubenv.NAME
-_KERNEL_SECTOR = 0x5C  # of GRUB's first sector: where it finds the rest
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
@@ -33,8 +33,8 @@ def _bios(disk: Disk) -> Finding:
         first = file.read(SECTOR)
         file.seek(place.start)
         loader = file.read(SECTOR)
-    sector = int.from_bytes(first[_KERNEL_SECTOR : _KERNEL_SECTOR + 8], "little")
-    following = int.from_bytes(loader[SECTOR - 12 : SECTOR - 4], "little")
+    sector = int.from_bytes(first[KERNEL_SECTOR : KERNEL_SECTOR + 8], "little")
+    following = int.from_bytes(loader[LIST : LIST + 8], "little")
     if not any(first[:440]) or sector * SECTOR != place.start:
         return Finding(what, f"it leads to sector {sector}, the partition begins at {place.start // SECTOR}")
     return found(what, met=following == sector + 1, otherwise=f"what lies there goes on at sector {following}")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from image.make import command
 from image.make.boards import BOARDS, SUITE, Role
-from image.progress import Json, Text, sized
+from image.progress import Json, Text, clock, sized
 from tributary.paths import CACHE, ROOT
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run, show
 from tributary.settings.errors import CommandError, Exit
@@ -143,8 +143,8 @@ def _url(text: str) -> str:
 
 def _lines(outlook: Mapping[str, Any]) -> Iterator[str]:
     for stage in outlook["stages"]:
-        minutes, seconds = divmod(round(stage["seconds"]), 60)
-        yield f"{stage['stage']:8}  {'from the cache' if stage['cached'] else f'about {minutes}:{seconds:02d}'}"
+        takes = "from the cache" if stage["cached"] else f"about {clock(stage['seconds'])}"
+        yield f"{stage['stage']:8}  {takes}"
     yield from outlook["files"]
 
 

@@ -19,10 +19,10 @@ FOLDER = "grub"
 _TRIES = 3
 """Starts that a slot gets before it has to be found good. More than one: power may go in the middle of one."""
 _CODE = 440  # the rest of the sector is the disk's number and the partition table
-_KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
+KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
 _DRIVE_CHECK = 0x66  # GRUB_BOOT_MACHINE_DRIVE_CHECK: a jump that is taken out on hard disks, for BIOSes with a fault
 _JUMP, _NOTHING = b"\xeb\x05", b"\x90\x90"
-_LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
+LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
 
 
 def early(layout: Layout) -> str:
@@ -41,7 +41,7 @@ def boot_code(boot: bytes, first_sector: int) -> bytes:
     if len(boot) != SECTOR or boot[_DRIVE_CHECK : _DRIVE_CHECK + 2] != _JUMP:
         raise CommandError(Exit.SYSTEM, "boot.img of GRUB is not as this program knows it")
     code = bytearray(boot[:_CODE])
-    code[_KERNEL_SECTOR : _KERNEL_SECTOR + 8] = first_sector.to_bytes(8, "little")
+    code[KERNEL_SECTOR : KERNEL_SECTOR + 8] = first_sector.to_bytes(8, "little")
     code[_DRIVE_CHECK : _DRIVE_CHECK + 2] = _NOTHING
     return bytes(code)
 
@@ -51,8 +51,8 @@ def core(image: bytes, first_sector: int, room: int) -> bytes:
     rest = -(-len(image) // SECTOR) - 1
     if len(image) > room:
         raise CommandError(Exit.SYSTEM, f"core.img of GRUB takes {len(image)} bytes, there is room for {room}")
-    if int.from_bytes(image[_LIST + 8 : _LIST + 10], "little") != rest:
+    if int.from_bytes(image[LIST + 8 : LIST + 10], "little") != rest:
         raise CommandError(Exit.SYSTEM, "core.img of GRUB is not as this program knows it")
     placed = bytearray(image)
-    placed[_LIST : _LIST + 8] = (first_sector + 1).to_bytes(8, "little")
+    placed[LIST : LIST + 8] = (first_sector + 1).to_bytes(8, "little")
     return bytes(placed)

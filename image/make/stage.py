@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from image.make.command import Runner
 from image.progress import Progress
 from tributary.daemons import directories
 from tributary.settings.errors import Exit, refused
-
-_LOOK = 0.5  # seconds between two looks at whether another build is over
 
 Make = Callable[[Path, Runner], None]
 """Makes what the stage gives at a path where nothing is yet."""
@@ -60,20 +57,13 @@ def run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
 def _alone(cache: Path, image: str, progress: Progress) -> Iterator[None]:
     path = cache / f"{image}.lock"
     with ExitStack() as stack:
-        if not _locked(path, stack):
+        try:
+            stack.enter_context(directories.lock_file(path))
+        except BlockingIOError:
             progress.begin(f"another build of {image} is at work", "0/0")
-            while not _locked(path, stack):
-                time.sleep(_LOOK)
+            stack.enter_context(directories.lock_file(path, wait=True))
             progress.end()
         yield
-
-
-def _locked(path: Path, stack: ExitStack) -> bool:
-    try:
-        stack.enter_context(directories.lock_file(path))
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:

@@ -4,7 +4,6 @@ FAT keeps no order between what is written, so each step is on the card before t
 """
 
 import filecmp
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -80,9 +79,12 @@ def fill(root: Path, folder: Path) -> None:
     """
     sources = dict(_sources(root))
     with refused(Exit.SYSTEM, folder, ""):
-        fresh = [name for name, source in sources.items() if not _same(source, folder / name)]
+        there = {name for name in sources if (folder / name).exists()}
+        same = {name for name in there if filecmp.cmp(sources[name], folder / name, shallow=False)}
+        fresh = [name for name in sources if name not in same]
         for name in fresh:
-            _copy(sources[name], folder / (name + _NEW))
+            with sources[name].open("rb") as given, (folder / (name + _NEW)).open("wb") as taken:
+                shutil.copyfileobj(given, taken, 1 << 20)
         _settle(folder)
         for name in fresh:
             (folder / (name + _NEW)).replace(folder / name)
@@ -114,14 +116,3 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 def _settle(place: Path) -> None:
     """All that was written to the file system of ``place`` is on the card: of FAT, fsync(2) knows too little."""
     process.output(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
-
-
-def _same(source: Path, target: Path) -> bool:
-    return target.exists() and filecmp.cmp(source, target, shallow=False)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as given, target.open("wb") as taken:
-        shutil.copyfileobj(given, taken, 1 << 20)
-        taken.flush()
-        os.fsync(taken.fileno())
