@@ -115,9 +115,9 @@ def _list(as_json: bool) -> None:
     for disk in found:
         refusal = disks.refusal(disk, force=False)
         if as_json:
-            Json().event("disk", {**disk.facts(), "refused": refusal.reason if refusal else ""}, [])
+            Json().event("disk", {**disk.facts(), "refused": str(refusal or "")}, [])
         else:
-            print(*disk.lines(), printable(f"  no: {refusal.reason}" if refusal else "  can be written"), sep="\n")
+            print(*disk.lines(), printable(f"  no: {refusal}" if refusal else "  can be written"), sep="\n")
     if not found and not as_json:
         print("no disks")
 
@@ -146,7 +146,7 @@ def _run(path: Path, device: Path, task: Task, force: bool, yes: bool, progress:
 def _check_fit(disk: Device, needed: int, task: Task, force: bool) -> None:
     refusal = disks.too_small(disk, needed) if task is Task.VERIFY else disks.refusal(disk, force=force, needed=needed)
     if refusal:
-        raise CommandError(refusal.code, f"{disk.path}: {refusal.reason}")
+        raise CommandError(refusal.code, f"{disk.path}: {refusal}")
 
 
 def _show(image: Image, contents: Contents, progress: Progress) -> None:

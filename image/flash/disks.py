@@ -25,14 +25,6 @@ _SYSFS = Path("/sys/dev/block")
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why not, what would be right, and the exit code that goes with it."""
-
-    code: Exit
-    reason: str
-
-
-@dataclass(frozen=True)
 class Device:
     """A line of lsblk, and those of what stands on it: partitions, LVM, encryption, RAID."""
 
@@ -142,31 +134,33 @@ def _lsblk(*device: str) -> list[dict[str, Any]]:
     return found
 
 
-def refusal(disk: Device, *, force: bool, needed: int = 0) -> Refusal | None:
+def refusal(disk: Device, *, force: bool, needed: int = 0) -> CommandError | None:
     """The first reason against writing ``needed`` bytes to ``disk``; ``force`` sets aside only that it is built in."""
     return next(_reasons(disk, force, needed), None)
 
 
-def _reasons(disk: Device, force: bool, needed: int) -> Iterator[Refusal]:
+def _reasons(disk: Device, force: bool, needed: int) -> Iterator[CommandError]:
     yield from _in_use(disk)
     if disk.row["ro"]:
-        yield Refusal(Exit.UNAVAILABLE, "it is read-only: move the card's lock switch, or see `blockdev --setrw`")
+        yield CommandError(Exit.UNAVAILABLE, "it is read-only: move the card's lock switch, or see `blockdev --setrw`")
     if disk.row["log-sec"] != SECTOR:
         sectors = disk.row["log-sec"]
-        yield Refusal(Exit.USAGE, f"its sectors have {sectors} bytes: images need a disk with sectors of {SECTOR}")
+        yield CommandError(Exit.USAGE, f"its sectors have {sectors} bytes: images need a disk with sectors of {SECTOR}")
     if not force and not _pluggable(disk):
-        yield Refusal(Exit.USAGE, f"it is not removable (bus {disk.bus}): --force writes to it all the same")
+        yield CommandError(Exit.USAGE, f"it is not removable (bus {disk.bus}): --force writes to it all the same")
     small = too_small(disk, needed)
     if small:
         yield small
 
 
-def too_small(disk: Device, needed: int) -> Refusal | None:
+def too_small(disk: Device, needed: int) -> CommandError | None:
     """The reason, if ``disk`` has no room for ``needed`` bytes, or no medium at all."""
     if disk.size == 0:
-        return Refusal(Exit.UNAVAILABLE, "there is no card in it")
+        return CommandError(Exit.UNAVAILABLE, "there is no card in it")
     if disk.size < needed:
-        return Refusal(Exit.USAGE, f"it has {sized(disk.size)}, and the image needs {sized(needed)}: take a larger one")
+        return CommandError(
+            Exit.USAGE, f"it has {sized(disk.size)}, and the image needs {sized(needed)}: take a larger one"
+        )
     return None
 
 
@@ -178,21 +172,21 @@ def _pluggable(disk: Device) -> bool:
     return bool(disk.row["rm"]) or disk.bus == "usb"
 
 
-def _in_use(disk: Device) -> Iterator[Refusal]:
+def _in_use(disk: Device) -> Iterator[CommandError]:
     mounts = [(each.path, point) for each in disk.all for point in each.mounts if point != _SWAP]
     swaps = [each.path for each in disk.all if _SWAP in each.mounts]
     for path, point in mounts:
         if point in _SYSTEM:
-            yield Refusal(Exit.USAGE, f"the system runs from it ({point} is on {path}): take another one")
+            yield CommandError(Exit.USAGE, f"the system runs from it ({point} is on {path}): take another one")
     if mounts:
         where = ", ".join(f"{path} at {point}" for path, point in mounts[:_SHOWN])
         more = f" and {len(mounts) - _SHOWN} more" if len(mounts) > _SHOWN else ""
-        yield Refusal(Exit.IN_USE, f"it is mounted ({where}{more}): `umount {mounts[0][1]}` first")
+        yield CommandError(Exit.IN_USE, f"it is mounted ({where}{more}): `umount {mounts[0][1]}` first")
     if swaps:
-        yield Refusal(Exit.IN_USE, f"it is used as swap ({swaps[0]}): `swapoff {swaps[0]}` first")
+        yield CommandError(Exit.IN_USE, f"it is used as swap ({swaps[0]}): `swapoff {swaps[0]}` first")
     for each in disk.all:
         if each.row["type"] != "part" and each.path != disk.path:
-            yield Refusal(Exit.IN_USE, f"it is part of {each.path} ({each.row['type']}): stop that first")
+            yield CommandError(Exit.IN_USE, f"it is part of {each.path} ({each.row['type']}): stop that first")
 
 
 def printable(text: str) -> str:

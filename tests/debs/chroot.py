@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.debian import base, here
+from image.debian import INSIDE, base, here
 from tests.debs.layers import Layer, layer
 from tests.debs.ubuntu import sources
 from tributary.paths import CACHE
@@ -20,12 +20,7 @@ _PACKAGES = (
     *("wireguard-tools", "wpasupplicant"),
 )
 _JUDGES = {"trixie": ("lintian",)}
-_ENVIRONMENT = {
-    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-    "LC_ALL": "C.UTF-8",
-    "HOME": "/root",
-    "DEBIAN_FRONTEND": "noninteractive",
-}
+_ENVIRONMENT = {**INSIDE, "DEBIAN_FRONTEND": "noninteractive"}
 # Namespaces of its own, gone with the command. Loopback is up, as on every machine: else Squid knows no IPv6.
 _INSIDE = 'mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" && ip link set lo up && exec chroot "$0" "$@"'
 

@@ -52,14 +52,6 @@ def test_a_file_that_the_checkout_lacks_is_named() -> None:
         list(content.files(TRIXIE, "tributary-squid", "docs/nowhere*.md"))
 
 
-def test_all_of_etc_is_the_administrators() -> None:
-    assert PACKAGES["tributary-converter"].conffiles == (
-        "etc/logrotate.d/tributary-converter",
-        "etc/tributary/converter.toml",
-    )
-    assert PACKAGES["tributary-common"].conffiles == ()
-
-
 @pytest.mark.parametrize("package", [package for package in PACKAGES.values() if package.sysctl])
 def test_the_kernel_settings_that_a_package_loads_are_in_it(package: Package) -> None:
     assert f"usr/lib/sysctl.d/{package.sysctl}" in FILES[package.name]
@@ -76,11 +68,6 @@ def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
     assert socket in FILES["tributary-converter"]
     assert socket not in {file.path for file in older.files}
     assert [unit.name for unit in older.units] == ["tributary-converter.service"]
-
-
-def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
-    bound = {name for name, package in PACKAGES.items() if package.architecture != "all"}
-    assert bound == {"tributary-common", "tributary-converter", "tributary-handoff", "tributary-overlay"}
 
 
 def test_every_wheel_is_named_with_its_licence() -> None:

@@ -23,6 +23,7 @@ from tributary.paths import ROOT
 
 NAME = "tributary-miniature-0.1.0"
 SECONDS = 1_795_280_493
+BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
 TOOLS = ("sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "dumpe2fs")
 
 needs_tools = pytest.mark.skipif(
@@ -34,6 +35,11 @@ needs_tools = pytest.mark.skipif(
 def spec(board: str | Board, role: Role = Role.GATEWAY) -> Spec:
     """An image for the ``board`` as it is."""
     return Spec(BOARDS[board] if isinstance(board, str) else board, role, NAME, SECONDS)
+
+
+def files(board: str | Board, role: Role = Role.GATEWAY) -> dict[str, str]:
+    """Those that it has by itself, by their paths."""
+    return {text.path: text.text for text in texts(spec(board, role))}
 
 
 def small(board: str, role: Role = Role.GATEWAY) -> Spec:

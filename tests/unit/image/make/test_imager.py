@@ -33,8 +33,6 @@ OF_A_DEVICE: dict[str, type] = {
     "matching_type": str,
     "architecture": str,
 }
-INIT_FORMATS = {"", "systemd", "cloudinit", "cloudinit-rpi", "rpi-preseed", "none"}
-ARCHITECTURES = {"armel", "armhf", "armv8"}
 
 PACKED = Packed(disk_bytes=1 << 30, disk_sha256="ab" * 32, bytes=1 << 28, sha256="cd" * 32)
 
@@ -68,14 +66,10 @@ def test_an_entry_has_what_the_schema_requires(tmp_path: Path, role: Role) -> No
     (entry,) = listing["os_list"]
     check(entry, REQUIRED | OPTIONAL)
     assert all(entry.values())
-    assert entry["init_format"] in INIT_FORMATS
-    assert entry["architecture"] in ARCHITECTURES
+    # Imager's own dialogue for users and networks is off.
+    assert (entry["init_format"], entry["architecture"]) == ("none", "armv8")
     assert date.fromisoformat(entry["release_date"]) == sample.release().date.date()
-    assert all(len(bytes.fromhex(entry[name])) == 32 for name in ("extract_sha256", "image_download_sha256"))
-
-
-def test_sizes_and_checksums_are_those_of_the_disk_and_of_what_it_was_packed_to(tmp_path: Path) -> None:
-    (entry,) = delivered(making(tmp_path))["os_list"]
+    # Of the disk, and of what it was packed to.
     assert (entry["extract_size"], entry["extract_sha256"]) == (1 << 30, "ab" * 32)
     assert (entry["image_download_size"], entry["image_download_sha256"]) == (1 << 28, "cd" * 32)
 
@@ -86,14 +80,7 @@ def test_imager_offers_models_and_the_image_for_each_of_them(tmp_path: Path) -> 
     for device in listing["imager"]["devices"]:
         check(device, OF_A_DEVICE)
         assert set(device["tags"]) & set(listing["os_list"][0]["devices"])
-
-
-def test_models_on_which_the_image_has_no_network_are_not_offered(tmp_path: Path) -> None:
-    assert "pi5" not in json.dumps(delivered(making(tmp_path)))
-
-
-def test_imagers_own_dialogue_for_users_and_networks_is_off(tmp_path: Path) -> None:
-    assert delivered(making(tmp_path))["os_list"][0]["init_format"] == "none"
+    assert "pi5" not in json.dumps(listing), "it has no network there"
 
 
 @pytest.mark.parametrize("url", ["https://images.example.net/pi", "https://images.example.net/pi/"])

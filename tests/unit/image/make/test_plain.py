@@ -8,15 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from image.make import grub, lock
-from image.make.boards import BOARDS, MIB, Board, Role
+from image.make.boards import MIB, Board, Role
 from image.make.layout import Layout, layout
 from image.make.root import DISABLED
-from image.make.texts import texts
 from image.partitions import SECTOR
-from tests.unit.image.miniature import boot_image, core_image, spec
+from tests.unit.image.miniature import BOTH, boot_image, core_image, files, spec
 from tributary.settings.errors import CommandError
-
-BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
 
 
 def numbers(found: Layout) -> set[object]:
@@ -70,17 +67,16 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
 
 @BOTH
 def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
-    files = {text.path: text.text for text in texts(spec(board, Role.ROUTER))}
-    assert files["/usr/lib/tributary/role"] == "router\n"
-    root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
+    found = files(board, Role.ROUTER)
+    assert found["/usr/lib/tributary/role"] == "router\n"
+    root, boot = (line.split() for line in found["/etc/fstab"].splitlines()[:2])
     assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
     assert "noauto" not in boot[3].split(",")
-    assert ("/etc/default/raspi-firmware" in files) is not board.gpt
+    assert ("/etc/default/raspi-firmware" in found) is not board.gpt
 
 
 def test_apt_gets_security_updates() -> None:
-    files = {text.path: text.text for text in texts(spec("rpi", Role.ROUTER))}
-    sources = files["/etc/apt/sources.list.d/debian.sources"]
+    sources = files("rpi")["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2
 

@@ -3,19 +3,10 @@
 import configparser
 import re
 
-import pytest
-
 from image.make import slots
-from image.make.boards import BOARDS, Board
-from image.make.texts import texts
+from image.make.boards import Board
 from image.upgrade.choice import SLOTS
-from tests.unit.image.miniature import spec
-
-BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
-
-
-def files(board: Board) -> dict[str, str]:
-    return {text.path: text.text for text in texts(spec(board))}
+from tests.unit.image.miniature import BOTH, files, spec
 
 
 @BOTH

@@ -8,11 +8,10 @@ import pytest
 
 from image.make import firmware
 from image.make.boards import Role
-from image.make.texts import texts
 from image.upgrade.boot_partition import BootPartition, fill
 from image.upgrade.choice import Choice
 from image.upgrade.firmware import main, running
-from tests.unit.image.miniature import put, root_folder, spec
+from tests.unit.image.miniature import files, put, root_folder, spec
 from tributary.settings.errors import CommandError
 
 LAYOUT = spec("rpi").layout
@@ -28,7 +27,7 @@ def boot(tmp_path: Path) -> BootPartition:
 
 def early(boot: BootPartition, folder: Path) -> None:
     """The script of the initramfs, with the boot partition as a folder and nothing to be mounted."""
-    (script,) = (text.text for text in texts(spec("rpi")) if "init-premount" in text.path)
+    script = files("rpi")["/etc/initramfs-tools/scripts/init-premount/tributary"]
     (folder / "cmdline").write_text(f"console=tty0 root=PARTUUID={DISK}-03 tributary_disk={DISK}\n")
     (folder / f"{DISK}-01").touch()
     for old, new in (
