@@ -1,17 +1,6 @@
 """Converters with one defect each, and the checks that must fail on them: so each is known to be able to."""
 
-from tests.commands.conformance.mutants import (
-    capabilities,
-    cookies,
-    data,
-    destinations,
-    endings,
-    opening,
-    options,
-    refusals,
-)
+from tests.commands.conformance.mutants import answers, opening, options, refusals, relay
 from tests.commands.conformance.mutants.mutant import MUTANTS, Mutant
 
-__all__ = [
-    "MUTANTS", "Mutant", "capabilities", "cookies", "data", "destinations", "endings", "opening", "options", "refusals",
-]  # fmt: skip
+__all__ = ["MUTANTS", "Mutant", "answers", "opening", "options", "refusals", "relay"]

@@ -1,5 +1,8 @@
+"""What becomes of data, and how connections end."""
+
 import select
 import socket
+from contextlib import suppress
 
 from tests.commands.conformance.mutants.mutant import ANY, mutant, simple
 from tests.commands.conformance.reading import Dropped, Request
@@ -64,3 +67,33 @@ class SpoilsOneByteFarIn(Converter):
         if moved > 2 << 20 and not flow.__dict__.get("spoiled") and flow.data:
             flow.__dict__["spoiled"] = True
             flow.data = bytes([flow.data[0] ^ 1]) + flow.data[1:]
+
+
+class ClosesBothWays(Converter):
+    """On the FIN of one side, closes towards both."""
+
+    of_client = True
+
+    def half_close(self, flow: Flow) -> None:
+        super().half_close(flow)
+        if (flow.source.getsockname()[1] == self.port) == self.of_client:
+            with suppress(OSError):  # both FINs have passed: the kernel has closed it already
+                flow.source.shutdown(socket.SHUT_RDWR)
+
+
+simple("ClosesBothWaysOnClientsFIN", "half-close-by-client", "fin-with-message", base=ClosesBothWays)
+simple("ClosesBothWaysOnServersFIN", "half-close-by-server", base=ClosesBothWays, of_client=False)
+
+
+@mutant("fin-with-message")
+class TakesEarlyFINForAbort(Converter):
+    def open(self, upstream: socket.socket, request: Request, data: bytes) -> socket.socket | None:
+        watch = select.poll()
+        watch.register(upstream, select.POLLRDHUP)
+        if watch.poll(10):
+            raise Dropped(reset=True)
+        return super().open(upstream, request, data)
+
+
+simple("EndsClientProperlyOnReset", "reset-by-server", torn=lambda self, up, down: (up.close(), self.reset(down)))
+simple("EndsServerProperlyOnReset", "reset-by-client", torn=lambda self, up, down: (down.close(), self.reset(up)))
