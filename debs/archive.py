@@ -7,7 +7,6 @@ templates/, short enough to read, and tests/debs installs it for real.
 
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +22,6 @@ from tributary.settings.errors import CommandError, Exit
 def file_name(package: Package, inputs: Inputs) -> str:
     """As Debian's archive names it."""
     return f"{package.name}_{inputs.release.version}_{package.architecture}.deb"
-
-
-def require_dpkg() -> None:
-    """Raise CommandError (69) without dpkg-deb."""
-    if shutil.which("dpkg-deb") is None:
-        raise CommandError(Exit.UNAVAILABLE, "dpkg-deb is missing: packages are made on Debian or Ubuntu")
 
 
 def build(package: Package, inputs: Inputs, output: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from debs import archive, checkout, elf, parts, program, wheels
 from debs.package import Inputs
 from debs.release import Architecture, Release, Suite, base_version
+from tributary.kernel import process
 from tributary.settings.errors import Exit, refused
 
 
@@ -63,7 +64,7 @@ def plan(order: Order) -> dict[str, object]:
 
 def packages(order: Order) -> list[Made]:
     """Make all packages of ``order``; raises CommandError, and leaves nothing half done."""
-    archive.require_dpkg()
+    process.require("dpkg-deb")
     inputs = gather(order)
     with refused(Exit.SYSTEM, order.output, "cannot be written"):
         order.output.mkdir(parents=True, exist_ok=True)

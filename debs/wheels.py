@@ -131,7 +131,7 @@ def _holds(requirement: Requirement, target: Mapping[str, str]) -> bool:
 def chosen(text: str, release: Release) -> list[Pin]:
     """Those of the lock's ``text`` that ``release`` bundles."""
     target = environment(release)
-    return selected(text, closure(ROOTS, _requires, target), target)
+    return selected(text, closure(ROOTS, lambda name: metadata.requires(name) or [], target), target)
 
 
 def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
@@ -170,10 +170,6 @@ def _licence(headers: Message) -> str:
     classifiers = (str(each) for each in headers.get_all("Classifier", []))
     classified = [each.rpartition(":: ")[2] for each in classifiers if each.startswith("License ")]
     return str(headers["License-Expression"] or " and ".join(classified) or headers["License"])
-
-
-def _requires(name: str) -> Sequence[str]:
-    return metadata.requires(name) or []
 
 
 def _tags(release: Release) -> list[str]:

@@ -28,7 +28,7 @@ MODELS: Mapping[str, tuple[str, str]] = {
 
 # Loaded by the models up to Zero 2 W from the card; by 4, 400 and CM4 the ones with a 4. Model 5 has its own in ROM.
 _FIRMWARE = ("bootcode.bin", "start.elf", "fixup.dat", "start4.elf", "fixup4.dat")
-_WIRELESS = {"/usr/lib/firmware/brcm": ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin")}
+_WIRELESS = {"brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"}
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
@@ -49,7 +49,9 @@ def boot(disk: Disk) -> Iterator[Finding]:
         yield from _command_line(lines[slot], disk.boot.read(lines[slot]).decode(), slot, place)
     for model, (name, compatible) in MODELS.items():
         yield _tree(disk, there, model, f"{folder(SLOTS[0])}/{name}", compatible)
-    yield from _wireless(disk)
+    wireless = {name.removesuffix(".xz").removesuffix(".zst") for name in disk.root.names("/usr/lib/firmware/brcm")}
+    lacks = ", ".join(sorted(_WIRELESS - wireless))
+    yield found("root: firmware of the wireless interfaces", met=not lacks, otherwise=f"no {lacks}")
 
 
 def settings(config: str) -> dict[str, str]:
@@ -93,10 +95,3 @@ def _tree(disk: Disk, there: frozenset[str], model: str, name: str, compatible: 
         return Finding(what, f"no device tree, or one that is cut short: {failure}")
     model_there, others = shown.decode().splitlines()
     return found(what, met=compatible in others.split(), otherwise=f"it is for {model_there}")
-
-
-def _wireless(disk: Disk) -> Iterator[Finding]:
-    for place, names in _WIRELESS.items():
-        there = {name.removesuffix(".xz").removesuffix(".zst") for name in disk.root.names(place)}
-        missing = sorted(set(names) - there)
-        yield found("root: firmware of the wireless interfaces", met=not missing, otherwise=f"no {', '.join(missing)}")

@@ -17,7 +17,8 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     """What is wrong between keys, for a box in ``role``."""
     if role is Role.ROUTER and card.has_router and not card.asks_by_page:
         yield from _missing(card)
-        yield from _of_names(card)
+        if card.other_names == names.NOBODY and not card.enrolments:
+            yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
     if card.routers.model_fields_set and not card.public_name:
         yield "public_name", "(missing)", f"with a table [routers], {HOST}"
     if "name" in card.routers.model_fields_set:
@@ -69,12 +70,6 @@ def _of_ipv6(card: Card, lan: Lan) -> Iterator[Contradiction]:
     if card.asks_links and not any(card.may_bring_a_prefix(wan) for wan in card.wan.values()):
         accepted = "'gateway' or 'off', since no link is by DHCP or PPPoE, and so none brings a prefix"
         yield "lan.ipv6", card.ipv6.value, accepted
-
-
-def _of_names(card: Card) -> Iterator[Contradiction]:
-    """Who is asked for names, while that is not the gateway."""
-    if card.other_names == names.NOBODY and not card.enrolments:
-        yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
 
 
 def _between_wans(card: Card) -> Iterator[Contradiction]:
@@ -168,19 +163,14 @@ def _tagged(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
         yield f"network.{wan.interface}", "(given)", accepted
 
 
-def _below(wan: Wan) -> set[str | None]:
-    """The interfaces on which one with a VLAN's tag is made for a link."""
-    made = {each.below for each in vlans.named([wan.interface])}
-    return {*made, wan.interface} if wan.vlan is not None else {*made}
-
-
 def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
     yield from forward.contradictions(card.forward, lan.address, hands_out=lan.leases is not None)
     yield from bypass.overlapping("lan.not_bonded_ports", lan.not_bonded_ports, Ports.holds)
     for name, wan in card.wan.items():
         if wan.may_be(lan.interface):
             yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
-        if card.access_point is not None and lan.interface in _below(wan):
+        below = {wan.interface if wan.vlan else None, *(each.below for each in vlans.named([wan.interface]))}
+        if card.access_point is not None and lan.interface in below:
             accepted = "another one than lan.interface, which is a port of a bridge with an access point"
             yield f"wan.{name}.interface", wan.interface, accepted
     if card.gateway is not None and card.gateway.address in lan.address.network:

@@ -34,12 +34,9 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
 
 def news(root: Path, actions: Iterable[OnFiles]) -> frozenset[str]:
     """The files that ``actions`` would write, and that are not there yet with this text."""
-    written = [action for action in actions if isinstance(action, WriteFile)]
-    return frozenset(each.path for each in written if not _has(inside(root, each.path), each.text))
-
-
-def _has(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+    texts = {inside(root, each.path): each for each in actions if isinstance(each, WriteFile)}
+    new = (path for path, each in texts.items() if not path.is_file() or path.read_bytes() != each.text.encode())
+    return frozenset(texts[path].path for path in new)
 
 
 def inside(root: Path, path: str) -> Path:

@@ -3,8 +3,7 @@
 Access links for tributary-router, a converter that hands over to the gateway, and rules, DHCP and DNS for the LAN.
 """
 
-from collections.abc import Iterator, Sequence
-from ipaddress import IPv6Network
+from collections.abc import Iterator
 
 from image.firstboot import figures, names
 from image.firstboot import lan as lan_side
@@ -72,7 +71,9 @@ def _router(card: Card, target: Target) -> str:
 def _converter(card: Card, lan: Lan, target: Target) -> str:
     """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
     common = {"mptcp": False, "via_gateway": True}
-    devices = [lan.address.network, *(_wide(card.prefixes) if card.bonds_ipv6 else ())]
+    # As it takes them, /7 or longer: what a link's provider will give nobody knows, but it is of these.
+    wide = (part for prefix in card.prefixes for part in prefix.subnets(new_prefix=max(prefix.prefixlen, 7)))
+    devices = [lan.address.network, *(wide if card.bonds_ipv6 else ())]
     everywhere = "[::]" if card.bonds_ipv6 else "0.0.0.0"
     at = {"address": f"{everywhere}:{lan_side.PORT}"}
     taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **at, **common}
@@ -87,9 +88,3 @@ def _converter(card: Card, lan: Lan, target: Target) -> str:
             "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }
     )
-
-
-def _wide(prefixes: Sequence[IPv6Network]) -> Iterator[IPv6Network]:
-    """As the converter takes them, /7 or longer: what a link's provider will give nobody knows, but it is of these."""
-    for prefix in prefixes:
-        yield from prefix.subnets(new_prefix=max(prefix.prefixlen, 7))

@@ -143,7 +143,10 @@ class _Build:
             for file in firmware.card(self.spec.layout):
                 self._write(file)
             fill(self.root, self.root / FIRMWARE / folder(SLOTS[0]))
-        self._make_room_for_what_is_kept()
+        for path in (*slots.KEPT, slots.DATA):
+            (self.root / path).mkdir(parents=True, exist_ok=True)
+        # systemd uses it in no other mode.
+        (self.root / "var/lib/private").chmod(0o700)
 
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
@@ -157,12 +160,6 @@ class _Build:
             self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
         self._inside("cp", "/usr/lib/grub/i386-pc/boot.img", f"/{GRUB}/boot.img")
         (self.root / GRUB / "early.cfg").unlink()
-
-    def _make_room_for_what_is_kept(self) -> None:
-        for path in (*slots.KEPT, slots.DATA):
-            (self.root / path).mkdir(parents=True, exist_ok=True)
-        # systemd uses it in no other mode.
-        (self.root / "var/lib/private").chmod(0o700)
 
     @property
     def _kernel(self) -> str:

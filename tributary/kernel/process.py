@@ -11,6 +11,7 @@ from typing import Any
 from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
+    "dpkg-deb": "dpkg",
     "ip": "iproute2",
     "lsblk": "util-linux",
     "nft": "nftables",
