@@ -324,7 +324,7 @@ def _image(inputs: Inputs) -> Package:
         "that no such image made it does nothing.",
         files=(
             *(content.command(each, module) for each, module in commands.items()),
-            # Called by RAUC and by hooks of the kernel (image/make/firmware.py).
+            # Called by RAUC and by hooks of the kernel (image/make/files).
             content.command("firmware-slots", "image.upgrade.firmware", "usr/lib/tributary"),
             *content.files(inputs, name, "image/*/tributary-*.service", "image/*/*.d/*", "debs/*/tributary-image.*"),
             *content.files(inputs, name, "image/firstboot/tributary.toml"),

@@ -1,23 +1,17 @@
-"""GRUB for a disk with two slots: its menu, and what a BIOS starts, told where it lies. Pure.
+"""GRUB for a disk with two slots: what a BIOS starts, told where it lies. Pure.
 
 grub-bios-setup(8) would tell it, but asks the running kernel about disks; there is none here, only a file. Offsets are
 those of grub-core/boot/i386/pc/boot.S and diskboot.S, and include/grub/i386/pc/boot.h, which do not change: a boot
 sector of one version may load an image of another.
 """
 
-from pathlib import Path
-
-from image.make import slots
 from image.make.layout import Layout
 from image.partitions import SECTOR
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.templates import rendered
 
 FOLDER = "grub"
 """On the boot partition: GRUB's menu, and its variables (image/upgrade/grubenv.py)."""
 
-_TRIES = 3
-"""Starts that a slot gets before it has to be found good. More than one: power may go in the middle of one."""
 _CODE = 440  # the rest of the sector is the disk's number and the partition table
 KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
 _DRIVE_CHECK = 0x66  # GRUB_BOOT_MACHINE_DRIVE_CHECK: a jump that is taken out on hard disks, for BIOSes with a fault
@@ -29,11 +23,6 @@ def early(layout: Layout) -> str:
     """What GRUB does before it has a file system: it finds the boot partition by its number, on whatever disk it is."""
     volume = f"{layout.volume >> 16:04X}-{layout.volume & 0xFFFF:04X}"
     return f"search.fs_uuid {volume} root\nset prefix=($root)/{FOLDER}\n"
-
-
-def menu(layout: Layout) -> str:
-    """GRUB's menu. It belongs to the disk, and stays as it is when a slot is written anew."""
-    return rendered(Path(__file__).with_name("grub.cfg.j2"), starts=list(slots.starting(layout)), tries=_TRIES)
 
 
 def boot_code(boot: bytes, first_sector: int) -> bytes:

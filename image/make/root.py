@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from image.firstboot.actions import WriteFile
-from image.make import firmware, foreign, grub, lock, slots, tidy
+from image.make import foreign, grub, lock, slots, tidy
 from image.make.base import versions
 from image.make.command import Runner
 from image.make.layout import Spec
-from image.make.texts import texts
+from image.make.texts import texts, texts_of_disk
 from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
 from image.upgrade.choice import SLOTS, folder
@@ -137,11 +137,11 @@ class _Build:
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
         self._inside(slots.KERNEL_HOOK, self._kernel)
+        for text in texts_of_disk(self.spec):
+            self._write(text)
         if self.spec.board.gpt:
             self._install_grub()
         else:
-            for file in firmware.card(self.spec.layout):
-                self._write(file)
             fill(self.root, self.root / FIRMWARE / folder(SLOTS[0]))
         for path in (*slots.KEPT, slots.DATA):
             (self.root / path).mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,6 @@ class _Build:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
         place = self.root / FIRMWARE / grub.FOLDER
         self._write(WriteFile(f"/{GRUB}/early.cfg", grub.early(self.spec.layout)))
-        self._write(WriteFile(f"/{FIRMWARE}/{grub.FOLDER}/grub.cfg", grub.menu(self.spec.layout)))
         (place.parent / grubenv.NAME).write_bytes(grubenv.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):

@@ -4,10 +4,8 @@ What lies in a slot knows nothing of the disk, so that an upgrade may bring it f
 machine, udev gives the partitions of the one that the kernel's command line names links in /dev/tributary.
 """
 
-from collections.abc import Iterator
-
 from image.make.layout import Layout
-from image.upgrade.choice import SLOTS, folder
+from image.upgrade.choice import folder
 
 RAUC = "var/lib/rauc"
 KEPT = (
@@ -21,6 +19,7 @@ DATA = "data"
 """Where the data partition is mounted."""
 
 KEYRING = "/etc/rauc/keyring.pem"
+FIRMWARE = "/usr/lib/tributary/firmware-slots"
 KERNEL_HOOK = "/etc/kernel/postinst.d/zz-tributary"
 
 
@@ -29,10 +28,7 @@ def partition(slot: str) -> str:
     return f"root-{folder(slot)}"
 
 
-def starting(layout: Layout) -> Iterator[tuple[str, int, str]]:
-    """Each slot, its partition's number, and what its kernel is told: which root, which disk, and to start anew if it
-    fails."""
-    for slot in SLOTS:
-        link = partition(slot)
-        disk = f"rauc.slot={slot} tributary_disk={layout.disk}"
-        yield slot, layout.numbers[link], f"root={layout.places[link].name} ro fsck.repair=yes panic=30 {disk}"
+def words(layout: Layout, slot: str) -> str:
+    """What the slot's kernel is told: which root, which disk, and to start anew if it fails."""
+    root = layout.places[partition(slot)].name
+    return f"root={root} ro fsck.repair=yes panic=30 rauc.slot={slot} tributary_disk={layout.disk}"

@@ -1,13 +1,14 @@
 """Files of an image that neither Debian's packages nor Ansible's roles bring: what an image alone needs. Pure.
 
-They lie in files/ as in the image: those of every board, and those of one. Each is a template (Jinja).
+They lie in files/ as in the image: those of every board, those of one, and those of a disk, which are on its boot
+partition and stay as they are when a slot is written anew. Each is a template (Jinja).
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from image.firstboot.actions import PROGRAM, PUBLIC, WriteFile
-from image.make import firmware, slots
+from image.make import slots
 from image.make.boards import SUITE
 from image.make.layout import Spec
 from image.upgrade import choice, grubenv
@@ -23,10 +24,19 @@ _FILES = Path(__file__).parent / "files"
 
 
 def texts(spec: Spec) -> Iterator[WriteFile]:
-    """All of them."""
+    """All of a slot."""
+    yield from _in("any", spec)
+    yield from _in(spec.board.name, spec)
+
+
+def texts_of_disk(spec: Spec) -> Iterator[WriteFile]:
+    """Those on the boot partition, for which A starts, and B is empty."""
+    yield from _in(f"{spec.board.name}-disk", spec)
+
+
+def _in(name: str, spec: Spec) -> Iterator[WriteFile]:
     known = {"slots": slots, "choice": choice, "mirrors": MIRRORS, "components": COMPONENTS}
-    known |= {"program": firmware.PROGRAM, "grubenv": BOOT / grubenv.NAME}
-    for folder in (_FILES / "any", _FILES / spec.board.name):
-        for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-            mode = PROGRAM if path.stat().st_mode & 0o100 else PUBLIC
-            yield WriteFile(f"/{path.relative_to(folder)}", rendered(path, spec=spec, **known), mode)
+    known |= {"spec": spec, "grubenv": BOOT / grubenv.NAME}
+    for path in sorted(each for each in (_FILES / name).rglob("*") if each.is_file()):
+        mode = PROGRAM if path.stat().st_mode & 0o100 else PUBLIC
+        yield WriteFile(f"/{path.relative_to(_FILES / name)}", rendered(path, **known), mode)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from image.check.on_rpi import MODELS
-from image.make import disk, firmware, grub
+from image.make import disk
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
 from image.make.layout import Spec
-from image.make.texts import texts
+from image.make.texts import texts, texts_of_disk
 from image.progress import Progress
 from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
@@ -82,7 +82,7 @@ def boot_image() -> bytes:
 def root_folder(folder: Path, board: str, role: Role) -> Path:
     """The root, boot partition's files and all, as root.py leaves it."""
     root = folder / "root"
-    for text in texts(small(board, role)):
+    for text in (*texts(small(board, role)), *texts_of_disk(small(board))):
         put(root, text.path, text.text)
     for path, content in _system(role).items():
         put(root, path, content)
@@ -135,7 +135,6 @@ def _put_kernel(root: Path, board: str) -> None:
 
 
 def _put_x86(root: Path) -> None:
-    put(root, "boot/firmware/grub/grub.cfg", grub.menu(small("x86").layout))
     put(root, f"boot/firmware/{grubenv.NAME}", grubenv.environment())
     put(root, "boot/grub/core.img", core_image())
     put(root, "boot/grub/boot.img", boot_image())
@@ -150,8 +149,6 @@ def _put_rpi(root: Path) -> None:
         put(root, f"usr/lib/linux-image-6.12/broadcom/{tree}", made)
     for path in ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"):
         put(root, f"usr/lib/firmware/brcm/{path}", b"x")
-    for text in firmware.card(small("rpi").layout):
-        put(root, text.path, text.text)
     fill(root, root / "boot/firmware/a")
 
 

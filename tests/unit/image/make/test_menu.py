@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from image.make import grub, slots
+from image.make.texts import texts_of_disk
 from image.upgrade import grubenv
 from tests.unit.image.miniature import spec
 
 LAYOUT = spec("x86").layout
+(MENU,) = (each.text for each in texts_of_disk(spec("x86")))
 _GRUB = """\
 load_env() { :; }
 regexp() { :; }
@@ -21,7 +23,7 @@ set() { eval "${1%%=*}='${1#*=}'"; }
 
 def started(folder: Path, **variables: str) -> dict[str, str]:
     """What GRUB's menu chooses and writes, where these are its variables."""
-    chooses = grub.menu(LAYOUT).partition("menuentry")[0]
+    chooses = MENU.partition("menuentry")[0]
     given = "".join(f"{name}='{value}'\n" for name, value in variables.items())
     script = folder / "menu.sh"
     script.write_text(f'{_GRUB}{given}{chooses}echo "default=$default"\n')
@@ -65,7 +67,7 @@ def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
 
 def test_each_entry_starts_its_own_partition() -> None:
     for slot, number in (("A", 3), ("B", 4)):
-        entry = re.search(rf"--id {slot} {{(.*?)}}", grub.menu(LAYOUT), re.DOTALL)
+        entry = re.search(rf"--id {slot} {{(.*?)}}", MENU, re.DOTALL)
         assert entry is not None
         assert f"root=$disk,gpt{number}\n" in entry[1]
         assert f"root={LAYOUT.places[slots.partition(slot)].name} " in entry[1]

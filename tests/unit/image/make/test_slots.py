@@ -39,7 +39,9 @@ def test_each_slot_has_a_link_and_starts_with_its_own_root(board: Board) -> None
     rules = files(board)["/usr/lib/udev/rules.d/65-tributary-slots.rules"]
     links = dict(re.findall(r'NUMBER}=="(\d)", SYMLINK\+="tributary/(\S+)"', rules))
     assert sorted(links.values()) == ["boot", "data", "root-a", "root-b"]
-    for slot, number, words in slots.starting(drive):
+    for slot in SLOTS:
+        number = drive.numbers[slots.partition(slot)]
         assert links[str(number)] == slots.partition(slot)
-        place = list(drive.places.values())[number - 1]
-        assert {f"root={place.name}", f"rauc.slot={slot}", f"tributary_disk={drive.disk}"} <= set(words.split())
+        root = f"root={list(drive.places.values())[number - 1].name}"
+        words = slots.words(drive, slot).split()
+        assert {root, f"rauc.slot={slot}", f"tributary_disk={drive.disk}"} <= set(words)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from image.make import firmware
 from image.make.boards import Role
+from image.make.texts import texts_of_disk
 from image.upgrade.boot_partition import BootPartition, fill
 from image.upgrade.choice import Choice
 from image.upgrade.firmware import main, running
@@ -20,7 +20,7 @@ DISK = LAYOUT.disk
 
 @pytest.fixture
 def boot(tmp_path: Path) -> BootPartition:
-    for text in firmware.card(LAYOUT):
+    for text in texts_of_disk(spec("rpi")):
         put(tmp_path / "card", text.path, text.text)
     return BootPartition(tmp_path / "card/boot/firmware")
 

@@ -10,7 +10,7 @@ NEW = Choice("A", None, frozenset("A"))
 
 
 def initramfs(choice: Choice) -> Choice:
-    """What image/make/firmware.py's script does."""
+    """What image/make/files' script does."""
     return Choice(choice.back or choice.first, choice.back, choice.good)
 
 
