@@ -91,23 +91,8 @@ def _act(
     try:
         _run(image, device, task, force, yes, progress)
     except BaseException as error:  # Ctrl-C as well: a program must read that it is over
-        progress.failed(_code(error), _words(error), getattr(error, "__notes__", []))
+        progress.failed(*cli.outcome(error), getattr(error, "__notes__", []))
         raise
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    return f"ended by signal {_code(error) - 128}" if isinstance(error, SystemExit) else str(error)
-
-
-def _code(error: BaseException) -> int:
-    """The exit code that tributary.settings.cli makes of ``error``."""
-    if isinstance(error, CommandError):
-        return error.code
-    if isinstance(error, SystemExit):
-        return int(error.code or 0)  # a signal's number, and 128
-    return Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.SYSTEM
 
 
 def _list(as_json: bool) -> None:

@@ -151,17 +151,24 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
         finally:
             # Not at the interpreter's end, where a closed pipe would be a traceback.
             sys.stdout.flush()
-    except CommandError as failure:
-        print(f"{name}: {failure}", file=sys.stderr)
-        code = failure.code
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        code = Exit.INTERRUPTED
+    except (CommandError, KeyboardInterrupt) as error:
+        code, words = outcome(error)
+        print(f"{name}: {words}", file=sys.stderr)
     except BrokenPipeError:
         # The reader of our output is gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.SYSTEM
     sys.exit(code)
+
+
+def outcome(error: BaseException) -> tuple[int, str]:
+    """The exit code that ``run`` makes of ``error``, and the message."""
+    if isinstance(error, SystemExit):
+        code = int(error.code or 0)  # of _unwind
+        return code, f"ended by signal {code - 128}"
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.INTERRUPTED, "interrupted"
+    return error.code if isinstance(error, CommandError) else Exit.SYSTEM, str(error)
 
 
 def _unwind(number: int, _frame: FrameType | None) -> NoReturn:
