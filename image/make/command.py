@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,22 +64,14 @@ class Runner:
                     Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it"
                 ) from error
         with ended(process, _GRACE):
-            self._wait(process)
+            while not _is_over(process):
+                self.progress.update(doing=_last_line(self.log))
         if process.returncode != 0:
             said = self.log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()[-_TAIL:]
             shown = "".join(f"\n  {line}" for line in said)
             raise CommandError(
                 Exit.SYSTEM, f"{_short(command)} ended with {process.returncode} (all it said: {self.log}):{shown}"
             )
-
-    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        while True:
-            try:
-                process.wait(1)
-            except subprocess.TimeoutExpired:
-                self.progress.update(doing=_last_line(self.log))
-            else:
-                return
 
     def inside(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` with ``root`` as its root folder."""
@@ -89,6 +82,13 @@ class Runner:
     def around(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` of this machine while ``root`` has what programs in there need."""
         self.run(around(root, command, _MOUNTS), environment)
+
+
+def _is_over(process: "subprocess.Popen[bytes]") -> bool:
+    """After a second at most."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+    return process.returncode is not None
 
 
 def _short(command: Sequence[str]) -> str:

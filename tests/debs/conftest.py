@@ -1,6 +1,5 @@
 """What the tests in this folder need: root, for chroots, mmdebstrap, to make them, and each release only once."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,21 +8,12 @@ import pytest
 from debs.release import SUITES
 from tests.debs.chroot import Chroot, unpacked
 from tests.debs.world import Made, make
-from tests.netns.world import needs
+from tests.netns.world import mark_below, needs, needs_root
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = os.path.dirname(__file__)  # noqa: PTH120 - a prefix of text
-    marks = (
-        pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-        needs("mmdebstrap"),
-        # The first time a Debian is made, and the converter built.
-        pytest.mark.timeout(1800),
-    )
-    for item in items:
-        if str(item.path).startswith(here):
-            for mark in marks:
-                item.add_marker(mark)
+    # The first time a Debian is made, and the converter built.
+    mark_below(__file__, items, needs_root, needs("mmdebstrap"), pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session", params=SUITES)

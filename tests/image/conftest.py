@@ -1,6 +1,5 @@
 """What the tests in this folder need, and the images, built once in the cache as scripts/build-image builds them."""
 
-import os
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ from image.make import command, order
 from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.progress import Text
+from tests.netns.world import mark_below, needs_root
 from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
 
@@ -21,16 +21,8 @@ class Build(Protocol):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = str(Path(__file__).parent)
-    marks = (
-        pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-        # An arm64 image takes an hour to build, by emulation.
-        pytest.mark.timeout(7200),
-    )
-    for item in items:
-        if str(item.path).startswith(here):
-            for mark in marks:
-                item.add_marker(mark)
+    # An arm64 image takes an hour to build, by emulation.
+    mark_below(__file__, items, needs_root, pytest.mark.timeout(7200))
 
 
 @pytest.fixture(scope="session")

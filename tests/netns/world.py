@@ -26,10 +26,21 @@ daemons look again by themselves, and units are killed: what only that brings co
 """
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
 def needs(*tools: str) -> pytest.MarkDecorator:
     """Skips tests where this machine lacks one of the ``tools``, and says which."""
     missing = ", ".join(tool for tool in tools if shutil.which(tool) is None)
     return pytest.mark.skipif(bool(missing), reason=f"missing: {missing}")
+
+
+def mark_below(conftest: str, items: Sequence[pytest.Item], *marks: pytest.MarkDecorator) -> None:
+    """Mark those tests that are below the folder of the file ``conftest``."""
+    for item in items:
+        if item.path.is_relative_to(Path(conftest).parent):
+            for mark in marks:
+                item.add_marker(mark)
 
 
 def run(*command: str, check: bool = True) -> str:

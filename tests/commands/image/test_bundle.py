@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from image.make.bundle import Signing
 from image.make.command import Runner
 from image.progress import Progress
 from tests.image.upgrading import signing
+from tests.netns.world import needs
 from tributary.settings.errors import CommandError, Exit
 
-missing = [tool for tool in ("rauc", "mksquashfs", "openssl") if shutil.which(tool) is None]
 HALF = random.Random(18).randbytes(MIB)
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("rauc", "mksquashfs", "openssl")
 
 
 def made(folder: Path, by: Signing) -> Path:

@@ -1,6 +1,5 @@
 """A repository of dummy packages, and two keys."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,15 +7,11 @@ import pytest
 
 from tests.commands.repository.machine import LONG_AGO, Apt, Keys, publish
 from tests.debs import dummies
-
-_MISSING = [tool for tool in ("apt-get", "apt-ftparchive", "dpkg-deb", "gpg") if not shutil.which(tool)]
+from tests.netns.world import mark_below, needs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.skipif(bool(_MISSING), reason=f"no {', '.join(_MISSING)}"))
+    mark_below(__file__, items, needs("apt-get", "apt-ftparchive", "dpkg-deb", "gpg"))
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,10 @@ def root_folder(folder: Path, board: str, role: Role) -> Path:
     return root
 
 
-def put(root: Path, path: str, content: str | bytes) -> None:
+def put(root: Path, path: str, content: str | bytes, mode: int = 0o644) -> None:
     target = _made(root / path.lstrip("/"))
     target.write_bytes(content.encode() if isinstance(content, str) else content)
+    target.chmod(mode)
 
 
 def _made(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The card's file as the image has it: with every key, as a comment."""
+"""The card's file as the image has it: with every key, as a comment. And the order of the units beside it."""
 
 import re
 from pathlib import Path
@@ -64,3 +64,20 @@ def test_the_file_on_the_image_fits_editors_and_screens() -> None:
     text = Path(SHIPPED).read_text()
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_settings_are_applied_before_whoever_reads_them_starts() -> None:
+    unit = (SHIPPED.parent / "tributary-firstboot.service").read_text()
+    before = " ".join(re.findall(r"^Before=(.*)$", unit, re.MULTILINE)).split()
+    assert {"network-pre.target", "systemd-networkd.service", "ssh.service", "getty-pre.target"} <= set(before)
+    assert {
+        "dnsmasq.service",
+        *(f"tributary-{part}.service" for part in ("lan", "router", "converter", "squid")),
+    } <= set(before)
+
+
+def test_the_rules_of_the_lan_are_there_before_dnsmasq_fills_their_sets_and_are_replaced_in_one_piece() -> None:
+    unit = (SHIPPED.parent / "tributary-lan.service").read_text()
+    assert "dnsmasq.service" in re.findall(r"^Before=(.*)$", unit, re.MULTILINE)
+    loaded = re.findall(r"^ExecStart=(.*nft.*)$", unit, re.MULTILINE)
+    assert re.findall(r"^ExecReload=(.*)$", unit, re.MULTILINE) == loaded

@@ -27,13 +27,13 @@ class Diary(Progress):
         self.told.append(cached)
 
 
-def stage(*sources: str, fails: bool = False) -> Stage:
+def stage(*sources: str, image: str = "router-rpi", fails: bool = False) -> Stage:
     def make(target: Path, _: Runner) -> None:
         target.write_text(f"{time.monotonic_ns()}")
         if fails:
             raise KeyboardInterrupt
 
-    return Stage("base", "router-rpi", sources, ".tar", 5, make)
+    return Stage("base", image, sources, ".tar", 5, make)
 
 
 def names(folder: Path) -> list[str]:
@@ -76,12 +76,7 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
     run([stage("a")], tmp_path, Progress())
-
-    def make(target: Path, _run: Runner) -> None:
-        target.write_text("x")
-
-    other = Stage("base", "gateway-rpi", ("b",), ".tar", 5, make)
-    run([other], tmp_path, Progress())
+    run([stage("b", image="gateway-rpi")], tmp_path, Progress())
     assert stage("a").place(tmp_path).exists()
 
 

@@ -10,14 +10,8 @@ import pytest
 from image.firstboot.actions import WriteFile
 from image.firstboot.memory import PLACE, Memory
 from image.upgrade.own import Trial, carry
+from tests.unit.image.miniature import put
 from tributary.settings.errors import CommandError
-
-
-def put(root: Path, name: str, text: str, mode: int = 0o644) -> None:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
 
 
 def accounts(root: Path, user: int, group: int) -> None:
@@ -85,22 +79,18 @@ def test_a_setting_as_its_package_brought_it_stays_behind(tmp_path: Path) -> Non
     source, target = tmp_path / "source", tmp_path / "target"
     for root in (source, target):
         accounts(root, os.geteuid(), os.getegid())
-    settings = source / "etc/tributary"
-    settings.mkdir(parents=True)
     for name, text in (("throttler.toml", "as it came\n"), ("squid.toml", "changed\n"), ("routers.toml", "mine\n")):
-        (settings / name).write_text(text)
+        put(source, f"etc/tributary/{name}", text)
     came = {name: md5(b"as it came\n").hexdigest() for name in ("throttler.toml", "squid.toml")}
     lines = "".join(f" /etc/tributary/{name} {digest}\n" for name, digest in came.items())
-    (source / "var/lib/dpkg").mkdir(parents=True)
-    (source / "var/lib/dpkg/status").write_text(f"Package: tributary-throttler\nConffiles:\n{lines}Version: 1\n")
+    put(source, "var/lib/dpkg/status", f"Package: tributary-throttler\nConffiles:\n{lines}Version: 1\n")
     assert {path.name for path in carry(source, target)} == {"squid.toml", "routers.toml"}
     assert not (target / "etc/tributary/throttler.toml").exists()
 
 
 def test_a_full_slot_is_named_and_not_what_was_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    (source / "etc").mkdir(parents=True)
-    (source / "etc/machine-id").write_text("1")
+    put(source, "etc/machine-id", "1")
 
     def full(copied: Path, to: Path) -> None:
         # As shutil's fast copy does (_fastcopy_sendfile).
