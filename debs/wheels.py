@@ -82,19 +82,10 @@ def _pin(entry: str) -> Pin:
 
 
 def environment(release: Release) -> Mapping[str, str]:
-    """What markers ask about the target (PEP 508)."""
+    """What markers ask about the target (PEP 508), where it is not as here: CPython on Linux."""
     version = ".".join(map(str, release.suite.python))
-    return {
-        "implementation_name": "cpython",
-        "os_name": "posix",
-        "platform_machine": release.architecture.machine,
-        "platform_python_implementation": "CPython",
-        "platform_system": "Linux",
-        "python_full_version": f"{version}.0",
-        "python_version": version,
-        "sys_platform": "linux",
-        "extra": "",
-    }
+    machine = release.architecture.machine
+    return {"platform_machine": machine, "python_full_version": f"{version}.0", "python_version": version}
 
 
 def closure(roots: Iterable[str], requires: Callable[[str], Sequence[str]], target: Mapping[str, str]) -> set[str]:

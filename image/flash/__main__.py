@@ -8,6 +8,7 @@ from image.flash import card, disks, source
 from image.flash.card import Card
 from image.flash.disks import Device, printable
 from image.flash.source import Contents, Image
+from image.partitions import SECTOR
 from image.progress import Json, Progress, Text, sized, step
 from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
@@ -36,7 +37,7 @@ image
 disk
   DEVICE is a whole disk such as /dev/sdb or /dev/mmcblk0, not a partition. Refused are: the disk that the system runs
   from; a disk that is mounted, used as swap, part of LVM, encryption or RAID, or claimed by another program; one that
-  is read-only, too small, or has sectors of other than {disks.SECTOR} bytes; and one that is built in, unless --force
+  is read-only, too small, or has sectors of other than {SECTOR} bytes; and one that is built in, unless --force
   is given, which sets aside that reason alone. USB disks and SD cards count as removable.
 
 what it does

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from image.partitions import SECTOR
 from image.progress import sized
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
-
-SECTOR = 512
-"""The sector that partition tables of images count in, in bytes."""
 
 _COLUMNS = "NAME,PATH,PKNAME,MAJ:MIN,TYPE,SIZE,LOG-SEC,TRAN,SUBSYSTEMS,RM,RO,VENDOR,MODEL,LABEL,FSTYPE,MOUNTPOINTS"
 # Where a running system has itself; the last ones are those of live systems (Debian, Ubuntu, Fedora).

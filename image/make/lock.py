@@ -3,7 +3,7 @@
 The lock has sections: each names the images that have what is in it, since most of it is the same in all of them.
 """
 
-import re
+import configparser
 from collections.abc import Mapping, Sequence
 from email.parser import HeaderParser
 
@@ -12,25 +12,21 @@ from tributary.settings.errors import CommandError, Exit
 Versions = Mapping[str, str]
 
 _HEAD = "# Debian's packages, by the images that have them. scripts/build-image --update-lock writes an image's anew.\n"
-_IMAGES = re.compile(r"\[([^\[\]]+)\]")
-_ENTRY = re.compile(r"([a-z0-9][a-z0-9+.-]+)=(\S+)")
 _SHOWN = 12
 
 
 def parse(text: str, where: str) -> dict[str, dict[str, str]]:
     """Of each image, versions by package; raises CommandError (64) that names a line that is none."""
+    sections = configparser.RawConfigParser(delimiters=("=",))
+    try:
+        sections.read_string(text, where)
+    except configparser.Error as error:
+        wrong = " ".join(str(error).split())
+        raise CommandError(Exit.USAGE, f"{where}: {wrong}: accepted: NAME=VERSION, below [IMAGE ...]") from error
     found: dict[str, dict[str, str]] = {}
-    images: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line or line.startswith("#"):
-            continue
-        if section := _IMAGES.fullmatch(line):
-            images = section[1].split()
-        elif images and (match := _ENTRY.fullmatch(line)):
-            for image in images:
-                found.setdefault(image, {})[match[1]] = match[2]
-        else:
-            raise CommandError(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION, below [IMAGE ...]")
+    for having in sections.sections():
+        for image in having.split():
+            found.setdefault(image, {}).update(sections[having])
     return found
 
 

@@ -1,7 +1,6 @@
 """What no image may have: keys and numbers that must be each box's own, and traces of how it was made."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from image.make.stage import remove
@@ -28,8 +27,9 @@ def tidy(root: Path, seconds: int) -> None:
     for pattern in _GONE:
         for path in root.glob(pattern):
             remove(path)
-    for path in _files(root / "var/log"):
-        path.unlink()
+    for path in [*root.glob("var/log/**/*")]:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
     _write_numbers(root)
     _clamp(root, seconds)
 
@@ -45,11 +45,6 @@ def _write_numbers(root: Path) -> None:
     resolver = root / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     resolver.symlink_to(_RESOLVER)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place, name) for name in names)
 
 
 def _clamp(root: Path, seconds: int) -> None:
