@@ -28,9 +28,7 @@ def console(card: Card, facts: Facts) -> Iterator[Action]:
     """Settings and units, unless it is off."""
     if card.console == OFF:
         return
-    settings: dict[str, object] = {"listen": _listen(card), "reading": card.console}
-    if card.console_password_hash:
-        settings["password_hash"] = card.console_password_hash
+    settings = {"listen": _listen(card), "reading": card.console, "password_hash": card.console_password_hash}
     yield WriteFile(_FILE, document(settings), _READABLE, Owner(0, facts.steering_group))
     yield EnableUnit(UNIT, reads=(_FILE,))
     yield EnableUnit(FIXES, reads=(_FILE,))

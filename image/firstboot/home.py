@@ -24,7 +24,7 @@ _RULES_FILE, _NAMES_FILE = "/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-l
 def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     """Settings and units of a home router that is set up whole."""
     texts = {
-        _ROUTER_FILE: _router(card, target),
+        _ROUTER_FILE: _router(card, lan, target),
         _CONVERTER_FILE: _converter(card, lan, target),
         _RULES_FILE: lan_side.rules(card, lan, target),
         _NAMES_FILE: lan_side.names(card, lan),
@@ -40,32 +40,30 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     yield EnableUnit(DNSMASQ, reads=(_NAMES_FILE, _RULES_FILE))
 
 
-def _router(card: Card, target: Target) -> str:
-    settings: dict[str, object] = {
-        # Always: a by-pass that ends leaves connections behind.
-        "bypass": True,
-        "wan": {
-            name: {**wan.found_by(name), "priority": wan.priority, **wan.written} for name, wan in card.wan.items()
-        },
-        "probe": {"target": str(target), **card.probe.written},
-    }
-    if card.metrics_networks:
-        settings["metrics"] = {"address": figures.address(card.metrics_networks, figures.ROUTER)}
-    if card.bypass:
-        settings["bypassed"] = [{"match": each.in_words, "to": each.to} for each in card.bypass]
-    if card.time_zone:
-        settings["time_zone"] = card.time_zone.key
-    if card.enrolments:
-        settings["enrolment"] = list(map(table, card.enrolments))
-        settings |= {"tunnels": card.tunnels.written} if card.tunnels.written else {}
-    if card.lan:
-        settings["lan"] = card.lan.interface
-    if card.prefixes and card.lan:
-        if card.asks_links:
-            settings["lan_ipv6"] = card.ipv6.value
-        if card.lan.ipv6_prefix:
-            settings["lan_prefix"] = str(card.lan.ipv6_prefix)
-    return document(settings)
+def _router(card: Card, lan: Lan, target: Target) -> str:
+    prefix = lan.ipv6_prefix if card.prefixes else None
+    return document(
+        {
+            # Always: a by-pass that ends leaves connections behind.
+            "bypass": True,
+            "wan": {
+                name: {**wan.found_by(name), "priority": wan.priority, **wan.written} for name, wan in card.wan.items()
+            },
+            "probe": {"target": str(target), **card.probe.written},
+            "metrics": _metrics(card, figures.ROUTER),
+            "bypassed": [{"match": each.in_words, "to": each.to} for each in card.bypass] or None,
+            "time_zone": card.time_zone.key if card.time_zone else None,
+            "enrolment": list(map(table, card.enrolments)) or None,
+            "tunnels": (card.tunnels.written or None) if card.enrolments else None,
+            "lan": lan.interface,
+            "lan_ipv6": card.ipv6.value if card.prefixes and card.asks_links else None,
+            "lan_prefix": str(prefix) if prefix else None,
+        }
+    )
+
+
+def _metrics(card: Card, port: int) -> dict[str, str] | None:
+    return {"address": figures.address(card.metrics_networks, port)} if card.metrics_networks else None
 
 
 def _converter(card: Card, lan: Lan, target: Target) -> str:
@@ -77,13 +75,11 @@ def _converter(card: Card, lan: Lan, target: Target) -> str:
     everywhere = "[::]" if card.bonds_ipv6 else "0.0.0.0"
     at = {"address": f"{everywhere}:{lan_side.PORT}"}
     taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **at, **common}
-    networks = card.metrics_networks
-    metrics = {"metrics": {"address": figures.address(networks, figures.CONVERTER)}} if networks else {}
     return document(
         {
             "clients": {"networks": list(map(str, devices))},
             "timeouts": {"idle": IDLE},
-            **metrics,
+            "metrics": _metrics(card, figures.CONVERTER),
             "gateway": {"address": str(target), "fallback": "direct"},
             "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }

@@ -66,12 +66,11 @@ def _connection(name: str, modem: Modem, said: Said) -> str:
     """A connection in the keyfile format (nm-settings-keyfile(5))."""
     dialled = {"apn": modem.apn, "pin": modem.pin, "username": modem.user, "password": modem.password}
     general = ("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER
-    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", said.metric)]
-    if said.domains:
-        routes.append(("dns-search", "".join(f"~{each};" for each in said.domains)))
+    search = "".join(f"~{each};" for each in said.domains) or None
+    routes = [("method", "auto"), ("route-metric", said.metric), ("dns-search", search)]
     return sections(
         ("connection", [*general, *([_IN_CLEAR] if said.domains else [])]),
-        ("gsm", [(key, _escaped(value)) for key, value in dialled.items() if value is not None]),
+        ("gsm", [(key, value and _escaped(value)) for key, value in dialled.items()]),
         ("ipv4", routes),
         ("ipv6", routes),
     )

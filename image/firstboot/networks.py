@@ -38,6 +38,8 @@ ExecStart=/usr/lib/systemd/systemd-networkd-wait-online --any --timeout=30
 """
 
 
+_ASKS = "always"
+"""Also where the provider's router does not say that there are addresses by DHCPv6."""
 _DELEGATED = [
     # Of the first /64 one address stays on the link, by which tributary-router knows it; devices have the others.
     ("UplinkInterface", ":self"),
@@ -173,6 +175,7 @@ def _upstream(place: _Place, said: Said, tagged: Sequence[tuple[str, object]]) -
     network, metric, domains = place.network, said.metric, said.domains
     # A router's word adds to fixed addresses of the other IP version, and to none of its own.
     listens = not any(each.version == 6 for each in network.address)
+    asks = _ASKS if said.asks_for_a_prefix else None
     # Known by its MAC address, the box keeps its lease when the card is written anew.
     leased = [("ClientIdentifier", "mac"), ("RouteMetric", metric), ("UseHostname", "no")]
     return sections(
@@ -182,13 +185,13 @@ def _upstream(place: _Place, said: Said, tagged: Sequence[tuple[str, object]]) -
             ("IPv6AcceptRA", "yes" if listens else "no"),
             *(("Address", each) for each in network.address),
             *(("DNS", each) for each in network.dns),
-            *(_names(domains) if domains else ()),
-            *([("DHCPPrefixDelegation", "yes")] if said.asks_for_a_prefix else ()),
+            *_names(domains),
+            ("DHCPPrefixDelegation", "yes" if said.asks_for_a_prefix else None),
             *tagged,
         ]),
         *(("Route", [("Gateway", each), ("Metric", metric)]) for each in network.gateway),
         *([] if network.is_static else [("DHCPv4", leased)]),
-        *([("IPv6AcceptRA", [("RouteMetric", metric), *_asking(said)])] if listens else []),
+        *([("IPv6AcceptRA", [("RouteMetric", metric), ("DHCPv6Client", asks)])] if listens else []),
         *([("DHCPPrefixDelegation", _DELEGATED)] if said.asks_for_a_prefix else []),
     )  # fmt: skip
 
@@ -204,22 +207,17 @@ def _dialled(interface: str, said: Said) -> str:
             ("LinkLocalAddressing", "ipv6"),
             ("DHCP", "ipv6"),
             ("IPv6AcceptRA", "yes"),
-            *(_names(said.domains) if said.domains else ()),
+            *_names(said.domains),
             ("DHCPPrefixDelegation", "yes"),
         ]),
-        ("IPv6AcceptRA", [("RouteMetric", said.metric), *_asking(said)]),
+        ("IPv6AcceptRA", [("RouteMetric", said.metric), ("DHCPv6Client", _ASKS)]),
         ("DHCPPrefixDelegation", _DELEGATED),
     )  # fmt: skip
 
 
-def _asking(said: Said) -> Iterator[tuple[str, str]]:
-    """Also where the provider's router does not say that there are addresses by DHCPv6."""
-    if said.asks_for_a_prefix:
-        yield "DHCPv6Client", "always"
-
-
 def _names(domains: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """In clear, whatever systemd-resolved does with its own servers: those of links rarely speak TLS."""
-    yield "Domains", " ".join(f"~{each}" for each in domains)
-    yield "DNSDefaultRoute", "no"
-    yield "DNSOverTLS", "no"
+    """Asked of the link alone, in clear, whatever systemd-resolved does with its own servers: its rarely speak TLS."""
+    if domains:
+        yield "Domains", " ".join(f"~{each}" for each in domains)
+        yield "DNSDefaultRoute", "no"
+        yield "DNSOverTLS", "no"

@@ -11,8 +11,9 @@ HEAD = "# Written from tributary.toml on the boot partition, and written anew wh
 
 
 def sections(*given: tuple[str, Iterable[tuple[str, object]]]) -> str:
-    """One section for each name with its entries, in their order; a key may come again."""
-    return "\n".join(f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in given)
+    """One section for each name with its entries, in their order, but for those that are None; a key may come again."""
+    said = ((name, [f"{key}={value}\n" for key, value in entries if value is not None]) for name, entries in given)
+    return "\n".join(f"[{name}]\n{''.join(lines)}" for name, lines in said)
 
 
 def unneeded(interface: str, *network: tuple[str, object]) -> str:
@@ -21,8 +22,8 @@ def unneeded(interface: str, *network: tuple[str, object]) -> str:
 
 
 def document(settings: Mapping[str, object]) -> str:
-    """A file with ``settings``; each Mapping in them is a table, each list of them an array of tables."""
-    return HEAD + "\n" + tomli_w.dumps(settings)
+    """A file with ``settings`` that are not None; each Mapping is a table, each list of them an array of tables."""
+    return HEAD + "\n" + tomli_w.dumps({key: value for key, value in settings.items() if value is not None})
 
 
 def filled(template: str, **context: object) -> str:
