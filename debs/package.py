@@ -53,10 +53,10 @@ class Package:
     """One package of a release. Paths of ``conffiles`` and ``leftovers`` begin without a slash, as those of files."""
 
     name: str
-    architecture: str
     summary: str
     description: str
     files: tuple[File, ...]
+    architecture: str = "all"
     depends: tuple[str, ...] = ()
     recommends: tuple[str, ...] = ()
     suggests: tuple[str, ...] = ()

@@ -43,12 +43,12 @@ def _common(inputs: Inputs) -> Package:
     wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
     return Package(
         name,
-        inputs.release.architecture.name,
         "Multipath TCP converter: modules, libraries, kernel parameters",
         "What the parts of Tributary share: their Python modules, the libraries that\n"
         "these were tested with (in a folder of their own), the kernel parameters that\n"
         "connections over several paths need, and a doctor, which says what is wrong\n"
         "with a machine and what mends it.",
+        architecture=inputs.release.architecture.name,
         files=(
             *(File(f"{PYTHON}/{room}/__init__.py", checkout[f"{room}/__init__.py"]) for room in ("image", "overlay")),
             *(module for part in MODULES for module in content.modules(checkout, part)),
@@ -85,12 +85,12 @@ def _converter(inputs: Inputs) -> Package:
         units.insert(0, "tributary-converter.socket")  # an older systemd would make it a socket without MPTCP
     return Package(
         name,
-        inputs.release.architecture.name,
         "Multipath TCP converter for any TCP application",
         "Ends Multipath TCP (RFC 8684) on the clients' side and speaks plain TCP to\n"
         "servers, so that clients use all of their links with servers that know nothing\n"
         "of it. Clients speak HTTP, SOCKS5 or 0-RTT TCP Convert (RFC 8803), or netfilter\n"
         "brings their connections. As installed it serves this machine alone.",
+        architecture=inputs.release.architecture.name,
         files=(
             File(f"usr/bin/{name}", inputs.programs[name], 0o755),
             File("usr/lib/systemd/system/tributary-converter@.service", checkout[f"converter/systemd/{name}.service"]),
@@ -122,7 +122,6 @@ def _throttler(inputs: Inputs) -> Package:
     name = "tributary-throttler"
     return Package(
         name,
-        "all",
         "limits the rate of chosen subflows of Multipath TCP sessions",
         "Sees the subflows of Multipath TCP sessions as they come and go, decides by a\n"
         "policy which of them to hold to a rate, and puts those into classes of their\n"
@@ -146,7 +145,6 @@ def _squid(inputs: Inputs) -> Package:
     name = "tributary-squid"
     return Package(
         name,
-        "all",
         "Squid as an HTTP proxy between Multipath TCP and plain TCP",
         "Runs Debian's Squid as a proxy that speaks Multipath TCP to clients and plain\n"
         "TCP to servers, by a configuration made from a few settings, behind a guard of\n"
@@ -176,12 +174,12 @@ def _handoff(inputs: Inputs) -> Package:
     needed = {depend for each, built in programs.items() for depend in elf.depends(each, built, inputs.release)}
     return Package(
         name,
-        inputs.release.architecture.name,
         "switch and back end for answers that do not pass the proxy",
         "A front, which is a listener of tributary-converter, hands HTTP clients'\n"
         "connections over to the back ends that have the objects. tributary-backend\n"
         "answers there, from a folder or for another HTTP server, and tributary-switch\n"
         "leads the packets. As installed neither runs.",
+        architecture=inputs.release.architecture.name,
         files=(
             *(File(f"usr/bin/{each}", built, 0o755) for each, built in programs.items()),
             *(file for each in programs for file in content.files(inputs, name, f"debs/man/{each}.8.md")),
@@ -202,12 +200,12 @@ def _overlay(inputs: Inputs) -> Package:
     name, parts = "tributary-overlay", ("", "-agent", "-controller")
     return Package(
         name,
-        inputs.release.architecture.name,
         "chains of Multipath TCP converters, chosen by measured delays",
         "Agents on converters measure the delays between them, and a controller says by\n"
         "which chain of them a transfer is fastest; etcd has the state of all. A service\n"
         "reads it, so that tributary(8) and the console of this machine show the overlay\n"
         "on a map. As installed nothing of it runs.",
+        architecture=inputs.release.architecture.name,
         files=(
             File(f"usr/bin/{name}", inputs.programs[name], 0o755),
             content.command("overlay-reader", "overlay.reader.cli", "usr/lib/tributary"),
@@ -227,7 +225,6 @@ def _router(inputs: Inputs) -> Package:
     name = "tributary-router"
     return Package(
         name,
-        "all",
         "keeps a home router's access links right for Multipath TCP",
         "A daemon for a router with two or more access links: policy routing and\n"
         "Multipath TCP endpoints follow the links as they come, go and change address,\n"
@@ -253,7 +250,6 @@ def _gateway(inputs: Inputs) -> Package:
     name = "tributary-gateway"
     return Package(
         name,
-        "all",
         "lets home routers in by keys, through tunnels of WireGuard",
         "Gives each home router a tunnel over each of its links, in which subflows of\n"
         "Multipath TCP run to the converter, and one for everything else, which leaves\n"
@@ -284,7 +280,6 @@ def _console(inputs: Inputs) -> Package:
     page = (path for path in checkout if path.startswith("console/static/"))
     return Package(
         name,
-        "all",
         "page to look at a gateway or a home router and to steer it by",
         "Shows links, paths and sessions of Multipath TCP as they change, lets who has\n"
         "logged in limit a path or change a link's use, and keeps a journal of changes.\n"
@@ -316,7 +311,6 @@ def _image(inputs: Inputs) -> Package:
     }
     return Package(
         name,
-        "all",
         "what makes a box of an image of Tributary when it boots",
         "For images that scripts/build-image makes: the settings on the boot partition,\n"
         "tributary.toml, become the files and units of a gateway or of a home router.\n"

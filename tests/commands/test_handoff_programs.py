@@ -1,18 +1,14 @@
 """The programs of a request hand-off, started wrongly: one line that says what is missing, at once."""
 
-import os
-import shutil
 import subprocess
 
 import pytest
 
 from experiments.testbed import native
+from tests.netns.world import needs, needs_root
 from tributary.settings.errors import Exit
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give capabilities up"),
-    pytest.mark.skipif(shutil.which("setpriv") is None or shutil.which("clang") is None, reason="setpriv, clang"),
-]
+pytestmark = [needs_root, needs("setpriv", "clang")]
 
 SWITCH = "--fronts /nowhere --clients lo --service 192.0.2.1:80 --back-end 192.0.2.2:7400=lo"
 BACK_END = "--fronts 127.0.0.1:1 --hand-off 127.0.0.1:1 --identity /nowhere --objects /"

@@ -9,6 +9,7 @@ from image.make import command, order
 from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.progress import Text
+from tests.image.machine import SETTINGS, Medium
 from tests.netns.world import mark_below, needs_root
 from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
@@ -38,6 +39,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         return made[asked]
 
     return once
+
+
+@pytest.fixture(scope="module")
+def medium(request: pytest.FixtureRequest, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
+    """A gateway's image for the module's BOARD, on a disk of the module's own."""
+    return Medium.of(
+        build(request.module.BOARD, Role.GATEWAY), tmp_path_factory.mktemp("disk", numbered=True), SETTINGS
+    )
 
 
 def _signed(signing: Signing | None) -> dict[str, Any]:

@@ -59,15 +59,8 @@ ASIDE = ("setsid", "setpriv", "--pdeathsig", "KILL", "sh", "-c", _YIELD, "sh")
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
 # What the self-test says comes by a port of its own: consoles have login prompts and the kernel's messages.
 _COMMON = (
-    *(
-        "-display",
-        "none",
-        "-no-reboot",
-        "-device",
-        "virtio-serial-pci,addr=0x10",
-        "-chardev",
-        "file,id=report,path=report",
-    ),
+    *("-display", "none", "-no-reboot", "-device", "virtio-serial-pci,addr=0x10"),
+    *("-chardev", "file,id=report,path=report"),
     *("-device", f"virtserialport,chardev=report,name={LABEL}"),
 )
 # Networks of QEMU's own, with an address for the guest by DHCP and no way out.
@@ -138,7 +131,7 @@ def boot_pc(
     """Boot as a PC does, by BIOS or UEFI, with an ``other`` disk if there is one; returns what the self-test said."""
     folder = medium.path.parent
     (folder / "report").unlink(missing_ok=True)
-    command = [*PC, *_COMMON, *network, *_drives(medium, folder), *_other(other)]
+    command = [*PC, *_COMMON, *network, *_drives(medium, folder, other)]
     for number, (name, text) in enumerate(_credentials(sections).items()):
         told = folder / f"credential-{number}"
         told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")
@@ -172,7 +165,7 @@ def boot_virt(
         for name, text in _credentials(sections).items()
     ]
     line = " ".join([given, "console=ttyAMA0 quiet", also, *told])
-    command = [*_VIRT, "-m", "2G", *_COMMON, *network, *_drives(medium, folder), *_other(other)]
+    command = [*_VIRT, "-m", "2G", *_COMMON, *network, *_drives(medium, folder, other)]
     command += ["-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), "-append", line]
     return _run(command, folder, seconds)
 
@@ -184,29 +177,21 @@ def _credentials(sections: tuple[str, ...]) -> dict[str, str]:
 
 def disk(medium: Medium) -> list[str]:
     """The disk to boot from, in a slot of its own: those of the networks give these their names."""
-    return [
-        *("-drive", f"file={medium.path},if=none,id=medium,format=raw"),
-        *("-device", "virtio-blk-pci,drive=medium,addr=0x11,bootindex=1"),
-    ]
+    return _drive(medium.path, "medium", "0x11,bootindex=1")
 
 
-def _drives(medium: Medium, folder: Path) -> list[str]:
+def _drive(path: Path, name: str, slot: str, options: str = "") -> list[str]:
+    given = f"file={path},if=none,id={name},format=raw{options}"
+    return ["-drive", given, "-device", f"virtio-blk-pci,drive={name},addr={slot}"]
+
+
+def _drives(medium: Medium, folder: Path, other: Path | None) -> list[str]:
     bench = folder / "bench.img"
     bench.unlink(missing_ok=True)
     making: list[str | Path] = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
     subprocess.run(making, check=True)
-    return [
-        *disk(medium),
-        *("-drive", f"file={bench},if=none,id=bench,format=raw,readonly=on"),
-        *("-device", "virtio-blk-pci,drive=bench,addr=0x12"),
-    ]
-
-
-def _other(disk: Path | None) -> list[str]:
-    if disk is None:
-        return []
-    given = f"file={disk},if=none,id=other,format=raw,readonly=on"
-    return ["-drive", given, "-device", "virtio-blk-pci,drive=other,addr=0x13"]
+    more = _drive(other, "other", "0x13", ",readonly=on") if other else []
+    return [*disk(medium), *_drive(bench, "bench", "0x12", ",readonly=on"), *more]
 
 
 def _run(command: list[Any], folder: Path, seconds: int) -> str:

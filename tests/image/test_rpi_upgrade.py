@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from image.check.on_rpi import settings
-from image.make.boards import Role
-from tests.image.conftest import Build
-from tests.image.machine import SETTINGS, Medium, boot_virt, section
+from tests.image.machine import Medium, boot_virt, section
 from tests.image.upgrading import TOOLS, Bundles, booted, disk_of
 from tests.netns.world import needs
 
 pytestmark = needs("qemu-system-aarch64", *TOOLS)
 
+BOARD = "rpi"
 SECONDS = 1800
 DIES = "init=/usr/bin/false"
 """The initramfs comes to its end, the system does not begin, the kernel panics and starts the machine anew."""
@@ -34,11 +33,6 @@ class Start:
     first: str
     back: str
     files: frozenset[str]
-
-
-@pytest.fixture(scope="module")
-def medium(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
-    return Medium.of(build("rpi", Role.GATEWAY), tmp_path_factory.mktemp("upgrade", numbered=True), SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -5,19 +5,13 @@ from typing import Any
 import pytest
 
 from image.check.examination import examine
-from image.make.boards import Role
-from tests.image.conftest import Build
-from tests.image.machine import GROWTH, SETTINGS, Medium, boot_pc, section
+from tests.image.machine import GROWTH, Medium, boot_pc, section
 from tests.netns.world import needs
 
 pytestmark = needs("qemu-system-x86_64")
 
+BOARD = "x86"
 ALL = ("system", "features", "network", "downloads", "doctor", "fixed", "tenants")
-
-
-@pytest.fixture(scope="module")
-def medium(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
-    return Medium.of(build("x86", Role.GATEWAY), tmp_path_factory.mktemp("bios", numbered=True), SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,15 @@ from typing import Any
 
 import pytest
 
-from image.make.boards import Role
-from tests.image.conftest import Build
-from tests.image.machine import SETTINGS, Medium, boot_pc, section
+from tests.image.machine import Medium, boot_pc, section
 from tests.image.upgrading import TOOLS, Bundles, booted, disk_of, signing
 from tests.netns.world import needs
 
 pytestmark = needs("qemu-system-x86_64", *TOOLS)
 
+BOARD = "x86"
 EARLIER = "0.0.1-1"
 SECONDS = 1500
-
-
-@pytest.fixture(scope="module")
-def medium(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
-    return Medium.of(build("x86", Role.GATEWAY), tmp_path_factory.mktemp("upgrade", numbered=True), SETTINGS)
 
 
 @pytest.fixture(scope="module")

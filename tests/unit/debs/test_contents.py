@@ -81,7 +81,7 @@ def test_every_wheel_is_named_with_its_licence() -> None:
 
 def test_two_files_of_one_name_are_refused() -> None:
     package = PACKAGES["tributary-common"]
-    twice = Package("x", "all", "", "", files=(*package.files, File(package.files[0].path, b"")))
+    twice = Package("x", "", "", files=(*package.files, File(package.files[0].path, b"")))
     with pytest.raises(CommandError, match="two files of this name"):
         archive.complete(twice, TRIXIE)
 
