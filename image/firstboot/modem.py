@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
-from image.firstboot.said import Said
-from image.firstboot.texts import sections
+from image.firstboot.texts import Said, sections
 from tributary.settings.files import Settings
 from tributary.settings.values import matching
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from image.firstboot import modem, names, pppoe, vlans, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
-from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network
-from image.firstboot.texts import sections, unneeded
+from image.firstboot.texts import Said, sections, unneeded
 from image.firstboot.vlans import Vlan
 from image.firstboot.wan import Wan
 from tributary.prefix_delegation import TOKEN

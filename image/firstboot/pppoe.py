@@ -11,8 +11,7 @@ from pydantic import Field
 
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
-from image.firstboot.said import Said
-from image.firstboot.texts import filled
+from image.firstboot.texts import Said, filled
 from image.firstboot.vlans import bare
 from tributary.settings.files import Settings
 from tributary.settings.values import matching

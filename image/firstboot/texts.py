@@ -1,6 +1,7 @@
 """Texts of files: sections of ``key=value`` for systemd and NetworkManager, TOML for other parts. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomli_w
@@ -8,6 +9,19 @@ import tomli_w
 from tributary.settings.templates import rendered
 
 HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the rest of a card makes of a link, whatever kind the link is. ``metric`` is that of its default routes.
+
+    ``domains`` are the only ones that its servers are asked for; none: they are asked for all. From a provider who is
+    asked for a prefix (RFC 8415 section 6.3), devices get their IPv6 addresses.
+    """
+
+    metric: int
+    domains: Sequence[str]
+    asks_for_a_prefix: bool
 
 
 def sections(*given: tuple[str, Iterable[tuple[str, object]]]) -> str:

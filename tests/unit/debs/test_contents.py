@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from debs import archive, content, parts
-from debs.package import PYTHON, File, Inputs, Package
+from debs.package import PYTHON, File, Package
 from squid import targets
 from tests.unit.debs.sample import imported, inputs, release
 from tributary.paths import ROOT
@@ -41,7 +41,8 @@ def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> 
 
 
 @pytest.mark.parametrize("part", parts.MODULES)
-def test_the_modules_import_none_that_is_not_packed(part: str) -> None:
+def test_each_part_is_packed_and_imports_none_that_is_not(part: str) -> None:
+    assert f"{PYTHON}/{part}/__init__.py" in FILES["tributary-common"]
     ours = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     packed = {each.partition("/")[0] for each in parts.MODULES}
     assert imported(part) & ours <= packed
@@ -102,14 +103,10 @@ def test_the_crates_of_a_program_are_told() -> None:
         assert crate in next(file.content.decode() for file in files if file.path.endswith("/copyright"))
 
 
-def settings_file(made_of: Inputs, name: str) -> str:
-    return made_of.checkout[f"debs/files/{name}"].decode()
-
-
 def test_the_squid_service_may_write_to_the_folder_that_its_settings_name() -> None:
     unit = TRIXIE.checkout["squid/systemd/tributary-squid.service"].decode()
     assert "\nStateDirectory=tributary/squid\n" in unit
-    assert 'state_directory = "/var/lib/tributary/squid"' in settings_file(TRIXIE, "squid.toml")
+    assert 'state_directory = "/var/lib/tributary/squid"' in TRIXIE.checkout["debs/files/squid.toml"].decode()
 
 
 @pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
@@ -122,11 +119,6 @@ def test_no_group_takes_a_name_that_systemd_gives_a_dynamic_user(package: Packag
         if file.path.endswith(".service") and b"\nDynamicUser=yes\n" in file.content and b"\nUser=" not in file.content
     }
     assert groups & dynamic == set()
-
-
-@pytest.mark.parametrize("part", parts.MODULES)
-def test_each_part_is_packed(part: str) -> None:
-    assert f"{PYTHON}/{part}/__init__.py" in FILES["tributary-common"]
 
 
 def test_the_module_of_each_command_is_packed() -> None:

@@ -15,24 +15,12 @@ from tests.unit.debs import sample
 
 # `required` of os-list-schema.json and what its descriptions, and Imager's code, ask of the values.
 REQUIRED: dict[str, type] = {
-    "name": str,
-    "description": str,
-    "icon": str,
-    "url": str,
-    "extract_size": int,
-    "extract_sha256": str,
-    "image_download_size": int,
-    "release_date": str,
+    **dict.fromkeys(("name", "description", "icon", "url", "extract_sha256", "release_date"), str),
+    **dict.fromkeys(("extract_size", "image_download_size"), int),
     "devices": list,
 }
-OPTIONAL: dict[str, type] = {"image_download_sha256": str, "bmap_url": str, "init_format": str, "architecture": str}
-OF_A_DEVICE: dict[str, type] = {
-    "name": str,
-    "description": str,
-    "tags": list,
-    "matching_type": str,
-    "architecture": str,
-}
+OPTIONAL: dict[str, type] = dict.fromkeys(("image_download_sha256", "bmap_url", "init_format", "architecture"), str)
+OF_A_DEVICE = dict.fromkeys(("name", "description", "matching_type", "architecture"), str) | {"tags": list}
 
 PACKED = Packed(disk_bytes=1 << 30, disk_sha256="ab" * 32, bytes=1 << 28, sha256="cd" * 32)
 
