@@ -27,6 +27,7 @@ from tests.commands.test_help import Program, walk
 from tests.unit.debs.test_contents import PACKAGES
 from throttler import cli
 from tributary.paths import ROOT
+from tributary.settings.files import Settings
 from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.tunnels import Tunnels
@@ -143,7 +144,7 @@ def test_a_page_has_the_date_of_the_commit() -> None:
     assert page.startswith(f'.TH TRIBUTARY-SQUID 8 "{DATE}" Tributary\n')
 
 
-OF_ROUTER = {"mptcp": Multipath, "probe": Probe, "tunnels": Tunnels, "metrics": Metrics}
+OF_ROUTER: dict[str, type[Settings]] = {"mptcp": Multipath, "probe": Probe, "tunnels": Tunnels, "metrics": Metrics}
 """Its tables."""
 
 

@@ -20,7 +20,10 @@ REQUIRED: dict[str, type] = {
     "devices": list,
 }
 OPTIONAL: dict[str, type] = dict.fromkeys(("image_download_sha256", "bmap_url", "init_format", "architecture"), str)
-OF_A_DEVICE = dict.fromkeys(("name", "description", "matching_type", "architecture"), str) | {"tags": list}
+OF_A_DEVICE: dict[str, type] = {
+    **dict.fromkeys(("name", "description", "matching_type", "architecture"), str),
+    "tags": list,
+}
 
 PACKED = Packed(disk_bytes=1 << 30, disk_sha256="ab" * 32, bytes=1 << 28, sha256="cd" * 32)
 
