@@ -244,10 +244,9 @@ impl<S: Server> HandedConnections<S> {
         }
         let permit = Arc::clone(&self.acceptor.permits).try_acquire_owned();
         let permit = permit.map_err(|_| Rejection::Full)?;
-        let client = checkpoint.remote;
         let restored = self.acceptor.settings.restore(checkpoint, bytes, permit);
         restored.map_err(|error| {
-            tracing::warn!("the connection of {client} is not accepted: {error}");
+            tracing::warn!("the connection of a client is not accepted: {error}");
             Rejection::System
         })
     }

@@ -373,7 +373,7 @@ async fn returned_all(previous: &mut Option<RemoteConnection>) -> bool {
 async fn probe_repeatedly(checkpoint: Checkpoint) {
     for _ in 0..PROBES {
         if let Err(error) = send_probe(&checkpoint) {
-            tracing::warn!("{} cannot be reset: {error}", checkpoint.remote);
+            tracing::warn!("a client cannot be reset: {error}");
         }
         sleep(PROBE_INTERVAL).await;
     }

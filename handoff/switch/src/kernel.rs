@@ -57,7 +57,7 @@ impl Switch {
     fn install(&mut self, rule: Rule) -> Result<(), Rejection> {
         let changes = self.rules.install(rule, monotonic())?;
         apply_all(changes, |change| self.change(change)).map_err(|error| {
-            tracing::warn!("the rule for {} is not installed: {error}", rule.client);
+            tracing::warn!("a rule for a client of {} is not installed: {error}", rule.back_end);
             self.remove(rule);
             Rejection::System
         })

@@ -297,7 +297,7 @@ impl HandedOffClient<'_> {
     }
 
     fn say(&self, lost: &HandoffError) {
-        let client = self.conn.client;
+        let client = self.conn.config.log.clients.socket_address(self.conn.client);
         tracing::debug!("the connection of {client} is not handed over: {lost}");
     }
 }
