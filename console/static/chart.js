@@ -1,4 +1,4 @@
-// A chart of two rates over time, drawn by uPlot.
+// A chart of rates over time, drawn by uPlot.
 
 import { html, useEffect, useRef } from "./vendor/preact-htm.module.js";
 import { exactRate } from "./units.js";
@@ -17,12 +17,25 @@ export const SPANS = [
 /** Reads a CSS variable at each drawing, so that the chart follows the theme. */
 const css = (name, opacity = "") => (plot) => getComputedStyle(plot.root).getPropertyValue(name).trim() + opacity;
 
-function options(width, span, shown, onPoint) {
+const LINE = { width: 1.5, points: { show: false } };
+
+/** Two rates: an area, and a dashed line. */
+export const PAIR = {
+  series: [{ ...LINE, stroke: css("--c"), fill: css("--c", "33") }, { ...LINE, stroke: css("--muted"), dash: [4, 3] }],
+  bands: [],
+};
+
+/** Rates of which each is on top of those before it, in these colours. */
+export const stack = (colours) => ({
+  series: colours.map((name) => ({ ...LINE, stroke: css(name), fill: css(name, "66") })),
+  bands: colours.slice(1).map((_, below) => ({ series: [below + 2, below + 1] })),
+});
+
+function options(width, span, shown, drawn, onPoint) {
   const written = new Intl.DateTimeFormat("en-GB", span.text);
   const times = (_, marks) => marks.map((time) => written.format(time * 1000));
   const rates = (_, marks) => marks.map(exactRate);
   const axis = { stroke: css("--muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
-  const line = { width: 1.5, points: { show: false } };
   return {
     width,
     height: HEIGHT,
@@ -39,16 +52,13 @@ function options(width, span, shown, onPoint) {
       { ...axis, size: 24, space: 48, incrs: span.marks, grid: { show: false }, values: times },
       { ...axis, size: 72, space: 36, grid: { stroke: css("--line"), width: 1 }, values: rates },
     ],
-    series: [
-      {},
-      { ...line, stroke: css("--c"), fill: css("--c", "33") },
-      { ...line, stroke: css("--muted"), dash: [4, 3] },
-    ],
+    series: [{}, ...drawn.series],
+    bands: drawn.bands,
   };
 }
 
-/** `first` is drawn as an area, `second` as a dashed line. `onPoint` gets the index under the pointer, or null. */
-export function Chart({ span, times, first, second, text, onPoint }) {
+/** `rates` are `drawn` as PAIR or as a stack() says at first. `onPoint` gets the index under the pointer, or null. */
+export function Chart({ span, times, rates, drawn, text, onPoint }) {
   const box = useRef(null);
   const plot = useRef(null);
   const shown = useRef(null);
@@ -56,7 +66,8 @@ export function Chart({ span, times, first, second, text, onPoint }) {
   shown.current = [last - span.seconds, last];
 
   useEffect(() => {
-    const made = new window.uPlot(options(box.current.clientWidth, span, shown, onPoint), [[], [], []], box.current);
+    const empty = [[], ...rates.map(() => [])];
+    const made = new window.uPlot(options(box.current.clientWidth, span, shown, drawn, onPoint), empty, box.current);
     const fit = ([{ contentRect }]) => made.setSize({ width: contentRect.width, height: HEIGHT });
     const watcher = new ResizeObserver(fit);
     const theme = matchMedia("(prefers-color-scheme: dark)");
@@ -71,7 +82,7 @@ export function Chart({ span, times, first, second, text, onPoint }) {
     };
   }, []);
   useEffect(() => {
-    if (!document.hidden) plot.current.setData([times, first, second]);
-  }, [times, first, second]);
+    if (!document.hidden) plot.current.setData([times, ...rates]);
+  }, [times, ...rates]);
   return html`<div class="chart" ref=${box} role="img" aria-label=${text}></div>`;
 }

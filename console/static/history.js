@@ -19,6 +19,18 @@ export function fromServer({ times, step, links }) {
   };
 }
 
+/** What these links carry both ways, each on top of those before it; null where nothing is known of any. */
+export function stacked({ times, links }, names) {
+  const values = (name, at) => FIELDS.map((field) => links[name]?.[field][at] ?? null);
+  const isKnown = (at) => names.some((name) => values(name, at).some((value) => value !== null));
+  const sums = [times.map((_, at) => (isKnown(at) ? 0 : null))];
+  for (const name of names) {
+    const onTop = (below, at) => (below === null ? null : values(name, at).reduce((sum, value) => sum + value, below));
+    sums.push(sums.at(-1).map(onTop));
+  }
+  return sums.slice(1);
+}
+
 /** The last five minutes with one more look. Points that are not older than it go: the clock was set back. */
 export function append({ times, links }, look) {
   const start = times.filter((time) => time <= look.time - SECONDS).length;

@@ -2,8 +2,8 @@
 
 import { html, useMemo, useState } from "./vendor/preact-htm.module.js";
 import { usePolled } from "./api.js";
-import { Chart, SPANS } from "./chart.js";
-import { fromServer, NOTHING } from "./history.js";
+import { Chart, PAIR, SPANS, stack } from "./chart.js";
+import { fromServer, NOTHING, stacked } from "./history.js";
 import { RateSlider, RoleSelect } from "./steering.js";
 import { age, clock, delay, load, parseRate, percent, rate, size } from "./units.js";
 
@@ -13,11 +13,15 @@ const DIRECTIONS = {
   path: [["sent", "To clients"], ["received", "From clients"]],
 };
 
-/** The colour of a link or path, by its place among all; it is the same in all views. */
-export function colour(links, name) {
+function colourName(links, name) {
   const index = links.findIndex((link) => link.name === name);
-  return { "--c": index < 0 ? "var(--muted)" : `var(--c${index % 8})` };
+  return index < 0 ? "--muted" : `--c${index % 8}`;
 }
+
+/** The colour of a link or path, by its place among all; it is the same in all views. */
+export const colour = (links, name) => ({ "--c": `var(${colourName(links, name)})` });
+
+const Now = ({ time }) => html`<span class="muted" aria-hidden="true">${time ? clock(time) : "now"}</span>`;
 
 function Rates({ link, span, history }) {
   const [point, setPoint] = useState(null);
@@ -29,12 +33,33 @@ function Rates({ link, span, history }) {
   const most = (field) => rate(series[field].reduce((best, value) => Math.max(best, value ?? 0), 0));
   const texts = directions.map(([field, name]) => `${name} ${rate(link[`${field}_rate`])}, at most ${most(field)}`);
   return html`
-    <${Chart} span=${span} times=${history.times} first=${series[directions[0][0]]} second=${series[directions[1][0]]}
+    <${Chart} span=${span} times=${history.times} rates=${directions.map(([field]) => series[field])} drawn=${PAIR}
       onPoint=${setPoint} text=${`Chart of ${link.name}, last ${span.name}. ${texts.join(". ")}.`} />
     <div class="rates">
       <dl>${shown.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${rate(value)}</dd></div>`)}</dl>
-      <span class="muted" aria-hidden="true">${time ? clock(time) : "now"}</span>
+      <${Now} time=${time} />
     </div>`;
+}
+
+/** What all paths carry both ways, one on top of the other. */
+function Stack({ look, paths, span, history }) {
+  const [point, setPoint] = useState(null);
+  const names = paths.map(({ name }) => name);
+  const sums = useMemo(() => stacked(history, names), [history]);
+  const drawn = useMemo(() => stack(names.map((name) => colourName(look.links, name))), []);
+  const time = history.times[point];
+  const alone = (at) => sums[at][point] === null ? null : sums[at][point] - (sums[at - 1]?.[point] ?? 0);
+  const texts = paths.map((path) => `${path.name} ${rate(load(path))}`);
+  return html`<article class="card" aria-labelledby="all-paths">
+    <header><h3 id="all-paths">All paths</h3><span class="muted">both ways, stacked</span></header>
+    <${Chart} span=${span} times=${history.times} rates=${sums} drawn=${drawn} onPoint=${setPoint}
+      text=${`Chart of all paths, stacked, last ${span.name}. ${texts.join(". ")}.`} />
+    <div class="rates stacked">
+      <dl>${paths.map((path, at) => html`<div key=${path.name} style=${colour(look.links, path.name)}>
+        <dt>${path.name}</dt><dd>${rate(time ? alone(at) : load(path))}</dd></div>`)}</dl>
+      <${Now} time=${time} />
+    </div>
+  </article>`;
 }
 
 const Bar = ({ filled, children }) => html`<div class="fact">
@@ -111,12 +136,18 @@ export function Links({ look, past, manages }) {
   const path = span === SPANS[0] ? null : `history?seconds=${span.seconds}`;
   const { data, error, path: answered } = usePolled(path, span.seconds / 1440);
   const older = useMemo(() => (data && answered === path ? fromServer(data) : NOTHING), [data, answered, path]);
+  const history = path ? older : past;
   const total = look.links.reduce((sum, link) => sum + load(link), 0);
+  const paths = look.links.filter((link) => link.kind === "path");
+  const key = [span, ...paths].map(({ name }) => name).join();
   return html`<section aria-labelledby="links">
     <div class="heading"><h2 id="links">Links</h2><${Spans} span=${span} onChange=${setSpan} /></div>
     <p role="status" class="error">${path && error}</p>
     ${look.links.length === 0 && html`<p class="empty">${emptyText(look.services)}</p>`}
-    <div class="cards">${look.links.map((link, at) => html`<${Card} key=${link.name} id=${`link-${at}`} link=${link}
-      look=${look} span=${span} history=${path ? older : past} total=${total} manages=${manages} />`)}</div>
+    <div class="cards">
+      ${paths.length > 1 && html`<${Stack} key=${key} look=${look} paths=${paths} span=${span} history=${history} />`}
+      ${look.links.map((link, at) => html`<${Card} key=${link.name} id=${`link-${at}`} link=${link}
+        look=${look} span=${span} history=${history} total=${total} manages=${manages} />`)}
+    </div>
   </section>`;
 }

@@ -25,6 +25,14 @@ pieces of 64 KiB, and takes about a second for each."""
 BEHIND_THE_LIMIT = 60.0
 """Seconds. Where Linux does not, all of it leaves at 64 kbit/s before anything new is sent, which takes 16 s."""
 
+AREAS = """canvas => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const isOf = (colour, at) => data[at + 3] === 0x66 && colour.every((value, i) => Math.abs(data[at + i] - value) < 4);
+  const pixels = Array.from({ length: data.length / 4 }, (_, number) => 4 * number);
+  return [[0x00, 0x72, 0xb2], [0xb9, 0x77, 0x00]].map((colour) => pixels.filter((at) => isOf(colour, at)).length);
+}"""
+"""How many pixels a chart fills by the first path's colour alone, and by the second's."""
+
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
@@ -93,6 +101,15 @@ def test_a_slider_that_is_brought_back_leaves_nothing_to_undo(chromium: Chromium
     expect(undo).to_be_visible()
     slider.press("End")
     expect(undo).to_have_count(0)
+
+
+def test_all_paths_are_stacked_in_one_chart(chromium: Chromium, address: str) -> None:
+    page = opened(chromium, address, PHONE)
+    paths = page.get_by_role("article", name="All paths")
+    text = re.compile(r"^Chart of all paths, stacked, last 5 minutes\. wired .*\. wireless .*")
+    expect(paths.get_by_role("img", name=text)).to_be_visible()
+    expect(paths.locator("dt")).to_have_text(["wired", "wireless"])
+    eventually(lambda: min(paths.locator("canvas").evaluate(AREAS)) > 100)
 
 
 def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: str) -> None:
