@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.doctor_fix import listening
 from tests.netns.browser import ALL_SIZES, PHONE, WIDE, check_view, new_page
+from tests.netns.captures import Capture, capturing
 from tests.netns.console_world import FREE, console, examined, found, login_page, token
 from tests.netns.gateway_world import World, needs_tools
-from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection, link
+from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, GATEWAY, connection, link
 from tests.netns.test_gateway_service import served
 from tests.netns.throttler_world import throttler
 from tests.netns.world import eventually, in_namespace, on, sysctl
@@ -92,6 +93,48 @@ def test_the_slider_moves_the_load_and_undo_gives_it_back(chromium: Chromium, ad
     eventually(lambda: rate("wired", 0.2) > 50e6)
     page.get_by_role("link", name="Journal").click()
     expect(page.get_by_text("path wired").first).to_be_visible()
+
+
+@pytest.mark.calm
+def test_a_drag_by_the_mouse_moves_the_load_on_the_wire_and_is_one_line(chromium: Chromium, address: str) -> None:
+    page = logged_in(chromium, address)
+    page.get_by_role("button", name=re.compile("10.0.1.2")).first.click()
+    subflows = page.get_by_role("region", name=re.compile("^Subflows of 10.0.1.2")).get_by_role("row")
+    expect(subflows).to_have_count(1 + 2)
+    slider = page.get_by_role("slider", name=re.compile("wired"))
+    with capturing(AT_CLIENT, size=20) as wire:
+        eventually(lambda: rate("wired") > 50e6)
+        begun = time.time_ns()
+        drag_to_the_left(page, slider)
+        released = time.time_ns()
+        expect(slider).to_have_attribute("aria-valuetext", "64 kbit/s")
+        eventually(lambda: time.time_ns() > released + 2_300_000_000)
+    assert not wire.lost
+    assert came(wire, "wired", begun - 500_000_000, 0.5) > 50e6
+    assert came(wire, "wired", released + 2_000_000_000, 0.3) < 1e6
+    other = page.get_by_role("article", name="wireless").get_by_text(re.compile(r"^Carries (9\d|100) % of all"))
+    expect(other).to_be_visible(timeout=BEHIND_THE_LIMIT * 1000)
+    page.get_by_role("link", name="Journal").click()
+    expect(page.get_by_role("row", name=re.compile("path wired"))).to_have_count(1)
+
+
+def came(capture: Capture, interface: str, start_ns: int, seconds: float) -> float:
+    """What came by an interface of the client's from then on, in bits per second."""
+    end_ns = start_ns + seconds * 1e9
+    packets = [packet for name, when, packet in capture.packets if name == interface and start_ns <= when < end_ns]
+    return sum(int.from_bytes(packet[2:4]) for packet in packets) * 8 / seconds
+
+
+def drag_to_the_left(page: Page, slider: Locator) -> None:
+    """From its right end, in steps as a hand takes them."""
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] - 8, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 8, middle, steps=30)
+    page.mouse.up()
 
 
 def test_a_slider_that_is_brought_back_leaves_nothing_to_undo(chromium: Chromium, address: str) -> None:
