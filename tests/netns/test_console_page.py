@@ -252,6 +252,8 @@ def test_a_router_is_enrolled_and_revoked(chromium: Chromium, gateway: World, tm
         assert page.get_by_role("img", name="QR code").evaluate("image => image.naturalWidth") > 100
         assert "secret = " in page.locator("pre").inner_text()
         page.get_by_role("button", name="Done").click()
+        check_that_sessions_are_found_by_router(page, "berlin")
+        page.get_by_role("link", name="Routers").click()
         page.get_by_role("button", name="Revoke berlin").click()
         page.get_by_role("button", name="Keep it").click()
         assert list(gateway.list()) == ["berlin"]
@@ -263,6 +265,14 @@ def test_a_router_is_enrolled_and_revoked(chromium: Chromium, gateway: World, tm
         check_that_a_logout_ends_what_was_shown(page, namespace)
 
 
+def check_that_sessions_are_found_by_router(page: Page, name: str) -> None:
+    page.get_by_role("link", name="Sessions").click()
+    with page.expect_response(lambda response: f"router={name}" in response.url) as found:
+        page.get_by_role("combobox", name="Router").select_option(name)
+    assert found.value.ok
+    expect(page.get_by_text("None of 0 sessions that fit")).to_be_visible()
+
+
 def check_that_a_logout_ends_what_was_shown(page: Page, namespace: str) -> None:
     page.get_by_label("Name of a new router").fill("bonn")
     page.get_by_role("button", name="Enrol").click()
@@ -270,6 +280,9 @@ def check_that_a_logout_ends_what_was_shown(page: Page, namespace: str) -> None:
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_text("Log in to see, enrol or revoke routers")).to_be_visible()
     assert page.get_by_role("row").count() == 0
+    page.get_by_role("link", name="Sessions").click()
+    expect(page.get_by_label("Sort by")).to_be_visible()
+    assert page.get_by_role("combobox", name="Router").count() == 0
     page.evaluate("address => { location.hash = address }", f"#/login?token={token(namespace)}")
     page.get_by_role("link", name="Routers").click()
     expect(page.get_by_role("button", name="Revoke bonn")).to_be_visible()
