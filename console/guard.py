@@ -13,6 +13,7 @@ from tributary.settings.hosts import joined
 POLICY = "; ".join(
     (
         "default-src 'self'",
+        "object-src 'none'",
         "img-src 'self' data:",
         "base-uri 'none'",
         "form-action 'self'",
@@ -22,6 +23,7 @@ POLICY = "; ".join(
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -79,4 +79,5 @@ def test_every_answer_forbids_inline_scripts_frames_and_other_sites(host: str) -
     assert "unsafe" not in headers["content-security-policy"]
     assert (policy["frame-ancestors"], policy["base-uri"], policy["form-action"]) == ("'none'", "'none'", "'self'")
     assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert (policy["object-src"], headers["x-frame-options"]) == ("'none'", "DENY")
     assert headers["cache-control"] == "no-store"
