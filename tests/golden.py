@@ -15,7 +15,7 @@ def differences(base: str, other: str) -> str:
 def compare(path: Path, text: str) -> None:
     """``text`` is what stands in the golden file; of an empty one there is none."""
     if os.environ.get("REMAKE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         if not text:
             path.unlink()
