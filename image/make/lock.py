@@ -17,7 +17,7 @@ _SHOWN = 12
 
 def parse(text: str, where: str) -> dict[str, dict[str, str]]:
     """Of each image, versions by package; raises CommandError (64) that names a line that is none."""
-    sections = configparser.RawConfigParser(delimiters=("=",))
+    sections = configparser.RawConfigParser(delimiters=("=",), default_section="")
     try:
         sections.read_string(text, where)
     except configparser.Error as error:
@@ -25,6 +25,8 @@ def parse(text: str, where: str) -> dict[str, dict[str, str]]:
         raise CommandError(Exit.USAGE, f"{where}: {wrong}: accepted: NAME=VERSION, below [IMAGE ...]") from error
     found: dict[str, dict[str, str]] = {}
     for having in sections.sections():
+        if none := [f"{name}={version}" for name, version in sections[having].items() if len(version.split()) != 1]:
+            raise CommandError(Exit.USAGE, f"{where}: {none[0]!r}: accepted: NAME=VERSION, below [IMAGE ...]")
         for image in having.split():
             found.setdefault(image, {}).update(sections[having])
     return found

@@ -38,5 +38,6 @@ def _in(name: str, spec: Spec) -> Iterator[WriteFile]:
     known = {"slots": slots, "choice": choice, "mirrors": MIRRORS, "components": COMPONENTS}
     known |= {"spec": spec, "grubenv": BOOT / grubenv.NAME}
     for path in sorted(each for each in (_FILES / name).rglob("*") if each.is_file()):
-        mode = PROGRAM if path.stat().st_mode & 0o100 else PUBLIC
-        yield WriteFile(f"/{path.relative_to(_FILES / name)}", rendered(path, **known), mode)
+        text = rendered(path, **known)
+        # Not by the file's own bits, which a checkout may have lost: without them no hook would run.
+        yield WriteFile(f"/{path.relative_to(_FILES / name)}", text, PROGRAM if text.startswith("#!") else PUBLIC)

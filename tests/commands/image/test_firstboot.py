@@ -225,6 +225,13 @@ def test_the_report_adds_addresses_to_what_was_applied(root: Path) -> None:
     assert on_card(root, "applied") == told
 
 
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_host_keys_are_made_below_the_root(root: Path) -> None:
+    (root / "etc/ssh").mkdir()
+    keep_up(MakeHostKeys(), System(root, running=False))
+    assert {path.name for path in (root / "etc/ssh").glob("*_key")} >= {"ssh_host_ed25519_key"}
+
+
 def test_a_tool_that_is_missing_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
     with pytest.raises(CommandError, match="ssh-keygen is missing"):

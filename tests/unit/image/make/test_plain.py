@@ -159,6 +159,12 @@ def test_a_line_that_is_no_version_of_an_image_is_named(text: str, named: str) -
         lock.parse(text, "x.lock")
 
 
+@pytest.mark.parametrize("entry", ["bash=", "bash=5 6", "bash=5\n  dash=6"])
+def test_a_version_that_is_none_is_named(entry: str) -> None:
+    with pytest.raises(CommandError, match=r"x\.lock: 'bash=.*': accepted: NAME=VERSION"):
+        lock.parse(f"[x]\n{entry}\n", "x.lock")
+
+
 def test_packages_that_differ_are_listed() -> None:
     assert lock.differences({"a": "1"}, {"a": "1"}) == []
     lines = lock.differences({"a": "1", "b": "1"}, {"a": "2", "c": "1"})
