@@ -39,7 +39,9 @@ class Record:
     unanswered: int = 0
     """Of the probes that have ended."""
     latest: tuple[bool, ...] = ()
-    """Whether each of the last LATEST of them was answered."""
+    """Whether each of the last LATEST of them was answered, without those that had no answer within QUICK: the link may
+    only be slow.
+    """
 
     @property
     def answers(self) -> bool:
@@ -113,8 +115,8 @@ class Health:
         self.records = {name: replace(record, began=float("-inf")) for name, record in self.records.items()}
 
     def forget_times(self) -> None:
-        """The paths are others: probes all links at once, and measures their round-trip times from there on."""
-        self.records = {name: replace(record, recent=()) for name, record in self.records.items()}
+        """The paths are others: probes all links at once, and measures their times and loss from there on."""
+        self.records = {name: replace(record, recent=(), latest=()) for name, record in self.records.items()}
         self.probe_all()
 
     def timeout(self, name: str) -> float:
@@ -189,9 +191,10 @@ class Health:
         record = self.records.get(name)
         if record is None:
             return
-        latest = (*record.latest, rtt is not None)[-LATEST:]
         unanswered = record.unanswered + (rtt is None)
-        record = replace(record, probes=record.probes + 1, unanswered=unanswered, latest=latest)
+        record = replace(record, probes=record.probes + 1, unanswered=unanswered)
+        if rtt is not None or name not in self._rechecked:
+            record = replace(record, latest=(*record.latest, rtt is not None)[-LATEST:])
         if rtt is None and name in self._rechecked:
             self._timed_out.add(name)
         elif rtt is not None:

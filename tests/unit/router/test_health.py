@@ -226,3 +226,23 @@ def test_the_loss_of_a_link_is_that_of_its_last_probes(health: Health) -> None:
     assert health.records["lte"].loss == 0.01
     after(health, "lte+")
     assert health.records["lte"].loss == 0
+
+
+def test_a_link_that_is_only_too_slow_for_a_recheck_loses_nothing(health: Health) -> None:
+    after(health, "lte+")
+    health.recheck_all()
+    after(health, "lte-")
+    assert health.records["lte"].loss == 0
+    after(health, "lte-")
+    assert health.records["lte"].loss == 0.5
+    health.recheck_all()
+    after(health, "lte++")
+    assert health.records["lte"].loss == 0.25
+
+
+def test_the_loss_of_other_paths_is_forgotten(health: Health) -> None:
+    after(health, "lte+-")
+    health.forget_times()
+    assert health.records["lte"].loss is None
+    after(health, "lte+")
+    assert health.records["lte"].loss == 0
