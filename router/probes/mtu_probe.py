@@ -57,12 +57,9 @@ class MtuProbe(PendingSockets[str, _Ping]):
         identifier = int.from_bytes(os.urandom(2))
         made = None
         with suppress(OSError):
-            made = bound(path.interface, path.source, socket.SOCK_RAW, _PROTOCOLS[path.target.version])
-            _prepare(made, path.target.version)
-            made.connect((str(path.target), 0))
-            made.send(request(path.target.version, identifier, size))
-        if made:
+            made = _connected(path)
             self._selector.register(made, selectors.EVENT_READ, link)
+            made.send(request(path.target.version, identifier, size))
         self._pending[link] = _Ping(made, path.target.version, identifier, now, now + timeout)
 
     def outcomes(self, now: float) -> Iterator[PingResult]:
@@ -78,6 +75,18 @@ class MtuProbe(PendingSockets[str, _Ping]):
         for link in self._expired(now):
             self.cancel(link)
             yield PingResult(link)
+
+
+def _connected(path: Path) -> socket.socket:
+    """A socket that hears from the target alone; raises OSError."""
+    made = bound(path.interface, path.source, socket.SOCK_RAW, _PROTOCOLS[path.target.version])
+    try:
+        _prepare(made, path.target.version)
+        made.connect((str(path.target), 0))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _prepare(made: socket.socket, version: int) -> None:
