@@ -175,8 +175,10 @@ class Looking:
         except Exception as error:  # such as a daemon of another version, while this machine is upgraded
             self._tell(f"{type(error).__name__}: {error}")
             seen = _nothing(f"what the services say cannot be read ({type(error).__name__}: {error})")
+        # Both clocks at once, before the recorder, which may wait for a disk.
+        set_lately = self._clock.note(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
         self._recorder.add(seen.links.documents, seen.look.time)
-        own = (self._recorder.failure, self._clock.note(seen.look.time, time.clock_gettime(time.CLOCK_BOOTTIME)))
+        own = (self._recorder.failure, set_lately)
         notes = (*seen.look.notes, *filter(None, own))
         self.text = seen.look.model_copy(update={"notes": notes}).model_dump_json().encode()
         self.seen = seen

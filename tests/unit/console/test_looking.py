@@ -1,6 +1,8 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -57,3 +59,20 @@ def test_the_page_says_that_the_disk_is_full_until_it_is_not(monkeypatch: pytest
         first, full = told()
     assert first == "no throttler runs" and full.startswith(f"history: {tmp_path / 'history.sqlite'} cannot be")
     assert told() == ["no throttler runs"]
+
+
+def test_a_disk_that_is_waited_for_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr("time.time", lambda: NOON + now[0])
+    monkeypatch.setattr("time.clock_gettime", lambda _clock: 100 + now[0])
+    monkeypatch.setattr(looking, "take", lambda _before: _nothing("no throttler runs"))
+    waits = iter([6.0, 0.0, 6.0])
+    recorder: Any = SimpleNamespace(add=lambda *_: wait(next(waits)), failure=None)
+    page = Looking(recorder, print)
+    for _ in range(3):
+        page._look()
+        assert json.loads(page.text)["notes"] == ["no throttler runs"]
