@@ -29,6 +29,7 @@ from tributary.api import console as documents
 from tributary.api.console import Message
 from tributary.api.documents import Session
 from tributary.api.places import GATEWAY, THROTTLER
+from tributary.daemons.control import Silent
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, by_number
@@ -40,6 +41,8 @@ _SHORTEST_HISTORY_SHARE = 300
 """A history of so many seconds is good for a second."""
 _SESSIONS_SHARE = 2.0
 """Seconds for which an answer of the throttler's about sessions is good."""
+_TUNNELS_SHARE = 10.0
+"""Seconds for which one of the gateway's service about home routers' tunnels is, also that there was none."""
 _STATUS = {
     Exit.USAGE: HTTPStatus.BAD_REQUEST,
     Exit.NO_PERMISSION: HTTPStatus.FORBIDDEN,
@@ -69,6 +72,15 @@ class Call:
     """Whether it answers by server-sent events."""
 
 
+@dataclass
+class _Tunnels:
+    """The addresses of each home router's tunnels as they were known last, and why they were not found out since."""
+
+    asked: float = float("-inf")
+    found: Mapping[str, Sequence[str]] | None = None
+    failure: CommandError | None = None
+
+
 class Api:
     """Answers the calls."""
 
@@ -84,7 +96,8 @@ class Api:
         self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
         self._door, self._tell = door, tell
         self._history_lock, self._routers_lock = asyncio.Lock(), asyncio.Lock()
-        self._sessions_lock = asyncio.Lock()
+        self._sessions_lock, self._tunnels_lock = asyncio.Lock(), asyncio.Lock()
+        self._tunnels = _Tunnels()
         self._found: dict[str, tuple[float, Listed[Session]]] = {}
         self._histories: dict[int, tuple[float, str]] = {}
         self._streams: Counter[str] = Counter()
@@ -206,12 +219,31 @@ class Api:
             return None if network is None else [network]
         # Whose tunnels these are is for those who may see the routers.
         self._door.admit(request, "managing")
-        found = {each["name"]: each["addresses"] for each in (await self._ask_routers())["routers"]}
+        found = await self._known_tunnels()
         if router not in found:
             line = f"router = {router[:40]!r}: accepted: {', '.join(found) or 'nothing, as none is enrolled'}"
             raise Refused(HTTPStatus.BAD_REQUEST, line)
         blocks = {ip_network((address, BLOCK), strict=False) for address in found[router]}
         return sorted(blocks) if network is None else _common(blocks, network)
+
+    async def _known_tunnels(self) -> Mapping[str, Sequence[str]]:
+        """The addresses of each home router's tunnels; raises CommandError."""
+        # One question for all pages together: each starts tools at the gateway. Others do not wait for it.
+        async with self._tunnels_lock:
+            kept = self._tunnels
+            if time.monotonic() - kept.asked >= _TUNNELS_SHARE:
+                await _find_out(kept)
+        if kept.found is None and kept.failure is not None:
+            raise CommandError(kept.failure.code, str(kept.failure))
+        return kept.found or {}
+
+    async def _changed(self, access: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The answer to a change of a router's access, after which tunnels may be others, whatever came of it."""
+        try:
+            return await access
+        finally:
+            # Not emptied: an answer from before the change may still be on its way into the old one.
+            self._tunnels = _Tunnels()
 
     async def _asked_sessions(self, seen: Seen, offset: int, query: dict[str, object]) -> Message:
         """Those that the throttler finds among all, with the rates of those that were seen."""
@@ -245,12 +277,12 @@ class Api:
         # Not at the top: segno is for this alone. Not later: the secret that is made comes once.
         import segno
 
-        answer = await self._changes.enrol(self._door.name(request), asked.name)
+        answer = await self._changed(self._changes.enrol(self._door.name(request), asked.name))
         code = segno.make(answer["settings"], error="l").svg_data_uri(scale=3, border=4, light="#fff")
         return documents.Enrolled.model_validate({**answer, "qr": code})
 
     async def _revoke(self, request: Request, asked: documents.RouterName) -> Message:
-        answer = await self._changes.revoke(self._door.name(request), asked.name)
+        answer = await self._changed(self._changes.revoke(self._door.name(request), asked.name))
         return documents.Revoked.model_validate(answer)
 
     async def _fix(self, request: Request, asked: documents.Fix) -> Message:
@@ -325,6 +357,16 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._ended()
+
+
+async def _find_out(kept: _Tunnels) -> None:
+    """Ask the gateway's service; while it does not answer, what was known stays good."""
+    try:
+        answer = await asyncio.to_thread(_GATEWAY.ask, "routers")
+        kept.found, kept.failure = {each["name"]: each["addresses"] for each in answer["routers"]}, None
+    except CommandError as failure:
+        kept.found, kept.failure = kept.found if isinstance(failure, Silent) else None, failure
+    kept.asked = time.monotonic()
 
 
 def _fits(session: Session, request: Request, clients: Sequence[Network] | None) -> bool:
