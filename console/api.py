@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -33,6 +34,7 @@ from tributary.daemons.control import Silent
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, by_number
+from tributary.settings.privacy import SINCE
 from tributary.wireguard.addresses import BLOCK
 
 _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
@@ -207,7 +209,8 @@ class Api:
         if clients != [] and (is_long or (clients and seen.sessions.documents)):
             # The throttler knows no rates.
             by = {"sort": "sent" if order == "sent_rate" else order, "descending": descending}
-            return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
+            with _told_of_router(request.query_params.get("router")):
+                return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         fits.sort(key=_ORDERS[order], reverse=descending)
         return documents.Sessions(sessions=tuple(fits[offset : offset + most]), offset=offset, total=len(fits))
@@ -367,6 +370,18 @@ async def _find_out(kept: _Tunnels) -> None:
     except CommandError as failure:
         kept.found, kept.failure = kept.found if isinstance(failure, Silent) else None, failure
     kept.asked = time.monotonic()
+
+
+@contextmanager
+def _told_of_router(router: str | None) -> Iterator[None]:
+    """Who asks for a router's sessions has not asked for its clients, which the throttler refuses by its privacy."""
+    try:
+        yield
+    except CommandError as failure:
+        if router is None or SINCE not in str(failure):
+            raise
+        line = f"router = {router!r}: accepted: none, as sessions are found by router only where privacy = 'full'"
+        raise Refused(HTTPStatus.BAD_REQUEST, line) from failure
 
 
 def _fits(session: Session, request: Request, clients: Sequence[Network] | None) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,11 @@ from console.api import Api
 from console.door import COOKIE, Door
 from console.settings import ConsoleSettings
 from tests.unit.throttler.answer import answer
+from throttler.service.query import SessionQuery, check
 from tributary.api.documents import Session
 from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.privacy import Privacy
 
 SESSIONS = mapping.sessions(answer())
 ROUTERS = [
@@ -176,3 +178,17 @@ def test_nobody_waits_for_a_failure_twice(ask: Ask, gateway: Gateway, passed: Ca
     gateway.failure = None
     passed(10)
     assert ask("router=berlin")[0] == 200
+
+
+@pytest.mark.parametrize("privacy", ["network", "none"])
+def test_where_clients_are_hidden_it_says_that_none_is_found_by_its_router(
+    privacy: Privacy, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(clients: Sequence[str], **_query: Any) -> None:
+        check(SessionQuery.model_validate({"clients": clients}), privacy)
+
+    monkeypatch.setattr(box, "Answers", lambda _patience: SimpleNamespace(sessions=refuse))
+    line = "router = 'berlin': accepted: none, as sessions are found by router only where privacy = 'full'"
+    assert ask("router=berlin") == (400, {"error": line})
+    status, found = ask("client=192.0.2.1")
+    assert status == 400 and "clients = '192.0.2.1" in found["error"] and f"privacy = '{privacy}'" in found["error"]
