@@ -115,6 +115,10 @@ function Pages({ found: { offset, sessions, total }, turn }) {
   </nav>`;
 }
 
+/** The routers to choose from: also the one that is chosen while it is revoked, so that it can be given up. */
+export const choosable = (routers, chosen) =>
+  chosen === "" || routers.some(({ name }) => name === chosen) ? routers : [...routers, { name: chosen }];
+
 /** All sessions, with a filter. */
 export function Sessions({ look, manages }) {
   const [asked, setAsked] = useState({ client: "", path: "", rule: "", router: "", sort: "-sent_rate", offset: 0 });
@@ -123,7 +127,8 @@ export function Sessions({ look, manages }) {
   const given = Object.entries(asked).filter(([key, value]) => value !== "" && (manages || key !== "router"));
   const { data, error } = usePolled(`sessions?${new URLSearchParams([...given, ["limit", PAGE]])}`, 2);
   const isGateway = look.services.some(({ name, running }) => name === "gateway" && running);
-  const routers = usePolled(manages && isGateway ? "routers" : null, 60).data?.routers ?? [];
+  const known = usePolled(manages && isGateway ? "routers" : null, 60).data?.routers ?? [];
+  const routers = manages ? choosable(known, asked.router) : [];
   const set = (key) => ({ target }) => setAsked({ ...asked, offset: 0, [key]: target.value.trim() });
   const turn = (offset) => setAsked({ ...asked, offset });
   const select = (key, label, choices) => html`<label>${label}

@@ -1,6 +1,10 @@
 import hashlib
 import json
 import re
+import shutil
+import subprocess
+
+import pytest
 
 from console.files import FOLDER, load
 
@@ -34,3 +38,17 @@ def test_all_that_is_named_is_there() -> None:
         else:
             continue
         assert set(named) <= files.keys(), name
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+def test_a_router_that_is_revoked_while_its_sessions_are_shown_can_be_given_up() -> None:
+    """Without it among the choices the page would ask for it for ever, and show "any router"."""
+    given = [([], ""), (["bonn"], ""), (["bonn"], "bonn"), (["bonn"], "berlin"), ([], "berlin")]
+    asked = f"""
+        const {{ choosable }} = await import({json.dumps((FOLDER / "sessions.js").as_uri())});
+        const chosen = ([names, name]) => choosable(names.map((name) => ({{ name }})), name).map(({{ name }}) => name);
+        console.log(JSON.stringify({json.dumps(given)}.map(chosen)));
+    """
+    run = ["node", "--input-type=module", "--eval", asked]
+    answer = subprocess.run(run, capture_output=True, text=True, check=True, timeout=30)
+    assert json.loads(answer.stdout) == [[], ["bonn"], ["bonn"], ["bonn", "berlin"], ["berlin"]]
