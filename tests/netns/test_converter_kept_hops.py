@@ -140,7 +140,7 @@ def test_requests_follow_each_other_on_one_connection_in_frames(conv: World) -> 
             assert take(client, 4) == READY
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == (CLOSING, "closed")
-        assert converter.served() == ["ok"] * 3
+        eventually(lambda: converter.served() == ["ok"] * 3)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_reset_is_passed_on_within_a_second(
             reset(client)
         else:
             assert seconds_to_reset(other) < 1
-        running.wait_until_idle(3)
+        running.wait_until_idle(10)
         eventually(lambda: running.descriptors() <= before)
     assert running.status()["buffered_bytes"] == 0
 
