@@ -117,10 +117,11 @@ class HandOff(Running):
 
     @contextmanager
     def begun(self, path: str) -> Iterator[socket.socket]:
-        """A client's, which has asked for an object and was handed over."""
+        """A client's, to whom a back end has sent the beginning of an object."""
         with self.connection() as client:
             client.sendall(request(path))
-            eventually(self.at_back_ends)
+            assert client.recv(1, socket.MSG_PEEK)
+            assert self.at_back_ends()
             yield client
 
     @contextmanager

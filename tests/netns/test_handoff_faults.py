@@ -324,8 +324,10 @@ def slow_server(handoff: HandOff) -> Iterator[None]:
 
 def test_an_answer_whose_first_byte_comes_late_comes(handoff: HandOff) -> None:
     shorten_probes(handoff.processes["front"].popen.pid, 80)
-    with slow_server(handoff), handoff.begun("a/late") as client:
+    with slow_server(handoff), handoff.connection() as client:
         before = len(handoff.outcomes("handed-over"))
+        client.sendall(request("a/late"))
+        eventually(handoff.at_back_ends)
         assert answer(client) == b"hello"
         client.sendall(request("a/1"))
         assert answer(client) == b"hello"

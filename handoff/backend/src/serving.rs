@@ -68,9 +68,11 @@ impl<S: Server> HandedConnection<S> {
         self.checkpoint.as_deref().is_none_or(is_unchanged)
     }
 
-    /// Closes it in order, after its front is gone. If another machine has it the switch drops the packets.
+    /// Closes it after its front is gone: in order, or by a reset if it waits for its first answer here. If another machine
+    /// has it the switch drops the packets.
     pub async fn end(mut self) {
-        if self.resume().is_ok() {
+        let is_served = self.client.sent > 0;
+        if self.resume().is_ok() && is_served {
             self.client.close().await;
         }
     }

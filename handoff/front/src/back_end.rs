@@ -120,6 +120,11 @@ impl RemoteConnection {
         self.events.recv().await
     }
 
+    /// Whether the session is over, and the back end has lost the connection.
+    pub fn is_lost(&self) -> bool {
+        self.events.is_closed()
+    }
+
     /// Sends a message, now or after a reconnection; false without a session.
     pub fn send(&self, payload: Payload) -> bool {
         let sender = self.back_end.sender.borrow();

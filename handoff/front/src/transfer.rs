@@ -177,7 +177,10 @@ impl<'a> Transfer<'a> {
             remote.send(Payload::Release);
             return Err(self.not_handed(error, rule).await);
         }
-        remote.send(Payload::Serve);
+        // A new session does not know the connection.
+        if remote.is_lost() || !remote.send(Payload::Serve) {
+            return Err(self.not_handed(HandoffError::BackEnd, rule).await);
+        }
         // Without a time limit: a busy back end is no reason to reset a client, and a dead one ends the session.
         match remote.next().await {
             Some(Payload::Accepted) => Ok(HandedOver {

@@ -52,16 +52,16 @@ static __always_inline int is_partial(const struct plain *frame)
 
 /*
  * Whether tc is to have this one: to send a packet to a next hop is what makes the kernel find out that it has gone, and XDP
- * sends past that. So tc has one in a second.
+ * sends past that. So tc has one in a second, but not the first: what follows at once would overtake the beginning of an answer.
  */
 static __always_inline int is_tcs_turn(struct translation *to, __u64 now)
 {
-	__u32 then = now >> NANOSECONDS_SHIFT;
+	__u32 then = now >> NANOSECONDS_SHIFT, last = to->turn;
 
-	if (then - to->turn < SECOND)
+	if (last && then - last < SECOND)
 		return 0;
 	to->turn = then;
-	return 1;
+	return last != 0;
 }
 
 /* Finds the next hop's Ethernet addresses; 0, or another answer if there is none yet, or the packet is too long for it. */
