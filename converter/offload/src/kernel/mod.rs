@@ -154,8 +154,8 @@ impl Translator {
         self.try_program(PACKETS, packet).and_then(action)
     }
 
-    /// The same for the drivers' program, once it is loaded. It leaves to tc's what it cannot do, and of each translation the
-    /// first packet, and one in a second.
+    /// The same for the drivers' program, once it is loaded. It leaves to tc's what it cannot do, and of each translation one
+    /// packet in a second, but not the first.
     pub fn try_drivers_on(&self, packet: &mut [u8]) -> io::Result<Action> {
         self.try_program(FRAMES, packet).and_then(drivers_action)
     }
