@@ -111,9 +111,9 @@ def _print(value: dict[str, object]) -> None:
     print(json.dumps(value), flush=True)
 
 
-def requested(url: str, proxy: str | None, source: str | None, mptcp: bool) -> socket.socket:
-    """A connection with a GET of ``url`` on its way: through ``proxy`` (host:port), from the address ``source``, if
-    given; raises OSError.
+def requested(url: str, proxy: str | None, source: str | None, mptcp: bool, upload: int | None = None) -> socket.socket:
+    """A connection with a GET of ``url`` on its way, or the head of a PUT of so many bytes: through ``proxy``
+    (host:port), from the address ``source``, if given; raises OSError.
     """
     parts = urlsplit(url)
     peer = urlsplit(f"//{proxy}") if proxy else parts
@@ -124,7 +124,9 @@ def requested(url: str, proxy: str | None, source: str | None, mptcp: bool) -> s
         connection.bind((source, 0))
     connection.connect((peer.hostname, peer.port or 80))
     target = url if proxy else parts.path
-    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+    method, length = ("GET", "") if upload is None else ("PUT", f"Content-Length: {upload}\r\n")
+    head = f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\n{length}Connection: close\r\n\r\n"
+    connection.sendall(head.encode())
     return connection
 
 

@@ -22,7 +22,7 @@ there. A short one is over by then (docs/steering.md).
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from statistics import median, quantiles
 from typing import Annotated
@@ -45,13 +45,13 @@ from experiments.testbed.topology import NO_DELAY, NO_LOSS, LinkSettings, Profil
 from router.links.quickest import short_download
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
-_KERNEL, _UNMARKED, _APPLIANCE, _ROUTER, _STEERED = "kernel", "unmarked", "appliance", "router", "steered"
-_STYLES = {_KERNEL: "#D55E00", _UNMARKED: "#0072B2", _APPLIANCE: "black", _ROUTER: "#009E73", _STEERED: "#CC79A7"}
+KERNEL, _UNMARKED, APPLIANCE, ROUTER, _STEERED = "kernel", "unmarked", "appliance", "router", "steered"
+_STYLES = {KERNEL: "#D55E00", _UNMARKED: "#0072B2", APPLIANCE: "black", ROUTER: "#009E73", _STEERED: "#CC79A7"}
 """What is compared, in its colours; beside these any number of bytes: as at the router, with that low mark."""
-_NAMES = ("first", "second", "third")
+NAMES = ("first", "second", "third")
 _SHORT = tuple(map(Size.parse, ("16kB", "64kB", "250kB", "1MB")))
 """Downloads that may be over before a session has all its paths."""
-_LONG = tuple(map(Size.parse, ("4MB", "8MB", "16MB", "32MB", "64MB")))
+LONG = tuple(map(Size.parse, ("4MB", "8MB", "16MB", "32MB", "64MB")))
 
 _RATES = (5e6, 200e6)  # bits per second
 _ROUND_TRIPS = (5e3, 600e3)  # microseconds
@@ -60,7 +60,7 @@ _LOSSES = (1e3, 30e3)  # millionths, of those that lose at all
 _PACKET = 1500 * 8  # bits
 _LEAST_QUEUE = 20  # packets
 _AT_MOST = 6.0  # seconds that the fastest link's rate would need
-_DIMENSIONS = 1 + 4 * len(_NAMES)
+_DIMENSIONS = 1 + 4 * len(NAMES)
 
 _LEAST = 0.97  # of the best link's throughput, or of that with the kernel's own settings
 _WHAT_IS_LEFT = "what the settings leave, and why, is in docs/steering.md"
@@ -74,32 +74,38 @@ def _settings(value: object) -> object:
     return tuple(map(str, parts))
 
 
+Compared = Annotated[tuple[str, ...], BeforeValidator(_settings)]
+
+
 @dataclass(frozen=True)
 class Case:
-    """A set of links, the first of which begins each session, and how much is downloaded over them."""
+    """A set of links, the first of which begins each session, and how much goes over them; ``load`` says it of others
+    than one download.
+    """
 
     links: dict[str, LinkSettings]
     size: Size
+    load: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
 def drawn_cases(count: int, seed: int) -> tuple[Case, ...]:
     """``count`` of them: each point asks for its own."""
     chance = random.Random(f"never-below {seed}")
-    columns = [_column(count, chance) for _ in range(_DIMENSIONS)]
+    columns = [column(count, chance) for _ in range(_DIMENSIONS)]
     return tuple(_case(number, list(row)) for number, row in enumerate(zip(*columns, strict=True)))
 
 
-def _column(count: int, chance: random.Random) -> list[float]:
+def column(count: int, chance: random.Random) -> list[float]:
     """A number from 0 to 1 out of each of ``count`` equal parts of that, in any order."""
     return [(part + chance.random()) / count for part in chance.sample(range(count), count)]
 
 
 def _case(number: int, row: list[float]) -> Case:
-    names = _NAMES if number % 6 == 5 else _NAMES[:2]
+    names = NAMES if number % 6 == 5 else NAMES[:2]
     links = {name: _link(*row[1 + 4 * place : 5 + 4 * place]) for place, name in enumerate(names)}
     fastest = max(link.rate.amount for link in links.values() if link.rate)
-    possible = [size for size in _LONG if 8 * size.amount <= _AT_MOST * fastest] or _LONG[:1]
+    possible = [size for size in LONG if 8 * size.amount <= _AT_MOST * fastest] or LONG[:1]
     sizes, share = (_SHORT, 2 * row[0]) if row[0] < 0.5 else (possible, 2 * row[0] - 1)
     return Case(links, sizes[int(share * len(sizes))])
 
@@ -130,36 +136,51 @@ class NeverBelow(Experiment):
     cases: int = Field(default=60, ge=1, description="a whole number of cases, at least 1")
     seed: int = Field(default=1, description="a whole number")
     longest: Seconds = 12.0
-    settings: Annotated[tuple[str, ...], BeforeValidator(_settings)] = tuple(_STYLES)
+    settings: Compared = tuple(_STYLES)
+
+    def drawn(self) -> Sequence[Case]:
+        """The cases of these options."""
+        return drawn_cases(self.cases, self.seed)
 
     def points(self, _topology: Topology) -> list[Point]:
         return [
-            {"case": str(number), "links": _described(case), "size": str(case.size), **who, "family": "ipv4"}
-            for number, case in enumerate(drawn_cases(self.cases, self.seed))
+            {
+                "case": str(number),
+                "links": _described(case),
+                "size": str(case.size),
+                **case.load,
+                **who,
+                "family": "ipv4",
+            }
+            for number, case in enumerate(self.drawn())
             for who in (
-                *({"settings": _APPLIANCE, "by": LEGACY, "link": link} for link in case.links),
-                *({"settings": each, "by": "native", "link": _NAMES[0]} for each in self.settings),
+                *({"settings": APPLIANCE, "by": LEGACY, "link": link} for link in case.links),
+                *({"settings": each, "by": "native", "link": NAMES[0]} for each in self.settings),
             )
         ]
 
     def blueprint(self, _profile: Profile, point: Point) -> TestbedBlueprint:
         settings = point["settings"]
-        links = _ordered(drawn_cases(self.cases, self.seed)[int(point["case"])], settings)
+        links = ordered(self.drawn()[int(point["case"])], settings)
         mark = str(NO_MARK) if settings == _UNMARKED else settings
         sysctls = {"net.ipv4.tcp_notsent_lowat": mark} if mark.isdecimal() else {}
-        return TestbedBlueprint(Profile(links=links), settings != _KERNEL, sysctls, steered=settings == _STEERED)
+        return TestbedBlueprint(Profile(links=links), settings != KERNEL, sysctls, steered=settings == _STEERED)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        file = random_file(Size.parse(point["size"]).amount, seed=repetition)
         if point["settings"] == _STEERED:
-            fetched(testbed, point, file, self.longest)
+            self.transfer(testbed, point, repetition)
+        return self.transfer(testbed, point, repetition)
+
+    def transfer(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """One download."""
+        file = random_file(Size.parse(point["size"]).amount, seed=repetition)
         download = fetched(testbed, point, file, self.longest)
         return Reading(point, repetition, values_of(download, 0), download.series())
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         found = results(readings)
         long, short = [each for each in found if not each.short], [each for each in found if each.short]
-        yield from _none_below(f"a long download has {100 * _LEAST:.0f} % of the best link or more", long, "of_best")
+        yield from _none_below(f"a long transfer has {100 * _LEAST:.0f} % of the best link or more", long, "of_best")
         yield from _none_below(f"so has one of {_SHORT[-1]} or less", short, "of_best")
         yield from _none_below("the appliance's settings cost nothing beside the kernel's own", found, "of_kernel")
 
@@ -187,11 +208,11 @@ class NeverBelow(Experiment):
         panels[0].legend(frameon=False, fontsize=8)
 
 
-def _ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
+def ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
     """Its links: the first one begins the session, and the others join."""
     links = case.links.values()
-    is_chosen = settings in (_ROUTER, _STEERED) or settings.isdecimal()
-    return dict(zip(_NAMES, sorted(links, key=_short_download) if is_chosen else links, strict=False))
+    is_chosen = settings in (ROUTER, _STEERED) or settings.isdecimal()
+    return dict(zip(NAMES, sorted(links, key=_short_download) if is_chosen else links, strict=False))
 
 
 def _short_download(link: LinkSettings) -> float:
@@ -225,12 +246,12 @@ class Result:
     @property
     def of_best(self) -> float | None:
         """At a router."""
-        return self.best.get(_ROUTER)
+        return self.best.get(ROUTER)
 
     @property
     def of_kernel(self) -> float | None:
         """The appliance's settings beside the kernel's own."""
-        both = [self.best.get(each) for each in (_APPLIANCE, _KERNEL)]
+        both = [self.best.get(each) for each in (APPLIANCE, KERNEL)]
         return both[0] / both[1] if both[0] and both[1] else None
 
 
@@ -242,19 +263,24 @@ def results(readings: Readings) -> list[Result]:
 def _result(readings: Readings) -> Result:
     point = next(iter(readings)).point
     links, size = point["links"].split("; "), Size.parse(point["size"])
-    alone = [readings.at(by=LEGACY, link=name).repeated("mbps") for name in _NAMES[: len(links)]]
+    alone = [readings.at(by=LEGACY, link=name).repeated("mbps") for name in NAMES[: len(links)]]
     most, total = Repeated.of_all(max, alone), Repeated.of_all(sum, alone)
     compared = dict.fromkeys(each.point["settings"] for each in readings.at(by="native"))
     through = {each: readings.at(by="native", settings=each).repeated("mbps") for each in compared}
     best = {settings: (mbps / most).numbers.values() for settings, mbps in through.items()}
-    of_total = (through[_ROUTER] / total).numbers.values() if _ROUTER in through else ()
+    of_total = (through[ROUTER] / total).numbers.values() if ROUTER in through else ()
     return Result(
-        title=f"{size} over {point['links']}",
+        title=f"{size} over {point['links']}{_load(point)}",
         short=size in _SHORT,
         clean=all(each.split()[2] == str(NO_LOSS) for each in links),
         best={settings: median(shares) for settings, shares in best.items() if shares},
         total=median(of_total) if of_total else None,
     )
+
+
+def _load(point: Point) -> str:
+    """What is not one download."""
+    return "".join(f", {point[key]}" for key in ("load", "trouble") if key in point)
 
 
 def _none_below(claim: str, found: Sequence[Result], share: str) -> Iterator[Verdict]:

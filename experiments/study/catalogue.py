@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _EXPERIMENTS = """
     legacy multipath shared-bottleneck buffer delays mtu buffer-mtu
     throttle-first throttle-again throttle-long throttle-midway conversion-delay
-    grid never-below failover latency integrity
+    grid never-below never-below-loads failover latency integrity
     acceleration acceleration-off-path acceleration-buffer acceleration-setup acceleration-start
     overlay-paths overlay-transfer overlay-leave overlay-faults
     handoff-sizes handoff-backends handoff-scale handoff-faults home

@@ -11,6 +11,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Link
 
 _TABLE = """table netdev impairment-{link} {{
+    set burst {{ type iface_index; flags dynamic, timeout; timeout {burst}ms; }}
     chain arriving {{ type filter hook ingress device {link} priority -500; {fate}; }}
 }}"""
 
@@ -21,10 +22,23 @@ def lossy(testbed: Testbed, link: Link, percent: int = 100) -> Iterator[None]:
 
     Raises CommandError (exit 71) where the kernel lacks nftables' netdev family or its numgen.
     """
+    with _impaired(testbed, link, "drop" if percent == 100 else f"numgen random mod 100 < {percent} drop"):
+        yield
+
+
+@contextmanager
+def losing_bursts(testbed: Testbed, link: Link, milliseconds: int, one_in: int = 1000) -> Iterator[None]:
+    """At either end, once a second at most, one frame ``one_in`` so many begins a time in which all are dropped."""
+    begin = f"numgen random mod {one_in} == 0 limit rate 1/second burst 1 packets add @burst {{ iif }} drop"
+    with _impaired(testbed, link, f"iif @burst drop; {begin}", milliseconds):
+        yield
+
+
+@contextmanager
+def _impaired(testbed: Testbed, link: Link, fate: str, burst: int = 1) -> Iterator[None]:
     ends = (testbed.client, testbed.gateway)
-    fate = "drop" if percent == 100 else f"numgen random mod 100 < {percent} drop"
     for end in ends:
-        end.run("nft", _TABLE.format(link=link.name, fate=fate))
+        end.run("nft", _TABLE.format(link=link.name, fate=fate, burst=burst))
     try:
         yield
     finally:

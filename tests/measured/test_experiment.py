@@ -88,6 +88,7 @@ SMALL = {
     "throttle-midway": ("size=12MB",),
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%", "three=false"),
     "never-below": ("cases=1", "longest=1"),
+    "never-below-loads": ("cases=2", "longest=1"),
     "failover": ("before=0.5", "down=1", "after=1"),
     "integrity": ("transfers=20", "rtt=0ms,1ms"),
     "latency": ("seconds=0.5", "settle=0.3"),

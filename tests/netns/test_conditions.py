@@ -13,7 +13,7 @@ from experiments.study.__main__ import main
 from experiments.testbed import cables, cgroup
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cgroup import limited
-from experiments.testbed.impairment import lossy, other_address, without_address
+from experiments.testbed.impairment import losing_bursts, lossy, other_address, without_address
 from tests.netns.world import eventually, run
 from tributary.settings.errors import CommandError, Exit
 
@@ -58,6 +58,16 @@ def test_a_lossy_link_loses_its_share_each_way(testbed: Testbed) -> None:
     with lossy(testbed, wired, 50):
         share = lost(testbed, "10.0.1.1", 1000)
     assert 0.69 < share < 0.81  # 1 - 0.5 * 0.5, +- 4 standard deviations of 1,000 trials
+
+
+def test_a_link_that_loses_bursts_is_silent_for_a_while_once_a_second(testbed: Testbed) -> None:
+    wired, before = testbed.topology.links[0], shown(testbed)
+    assert lost(testbed, "10.0.1.1", 5) == 0
+    with losing_bursts(testbed, wired, 100, one_in=20):
+        # Of 2 s and more: two or three times 0.1 s each way.
+        assert 0.1 < lost(testbed, "10.0.1.1", 1000) < 0.35
+    assert lost(testbed, "10.0.1.1", 5) == 0
+    assert shown(testbed) == before
 
 
 def test_a_black_hole_ends_with_a_block_that_fails(testbed: Testbed) -> None:

@@ -1,8 +1,11 @@
 """The pure parts of the benchmarks and their probes."""
 
+import json
 import socket
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -247,6 +250,27 @@ def test_a_response_is_read_to_its_length() -> None:
 def test_a_response_that_ends_early_is_an_error(cut: bytes) -> None:
     with answering(cut) as url, requested(url, None, None, mptcp=False) as connection, pytest.raises(EOFError):
         list(read_body(answered(connection)))
+
+
+def transferred(url: str, *options: str) -> dict[str, float]:
+    """What the probe prints."""
+    command = [sys.executable, "-m", "experiments.probes.transfers", url, *options]
+    told: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return told
+
+
+def test_bytes_of_all_transfers_at_once_count() -> None:
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url:
+        assert transferred(url, "--seconds", "30", "--connections", "3")["bytes"] == 15
+        assert transferred(url, "--seconds", "30", "--upload", "7")["bytes"] == 7
+
+
+@pytest.mark.parametrize(("options", "arrived"), [((), 0), (("--upload", "7"), 7)])
+def test_a_transfer_is_broken_off_in_time_and_counts_by_what_has_arrived(options: Sequence[str], arrived: int) -> None:
+    """Whom nobody answers: the kernel acknowledges what it takes."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        told = transferred(f"http://127.0.0.1:{listener.getsockname()[1]}/file", "--seconds", "0.3", *options)
+        assert told["bytes"] == arrived and 0.3 <= told["seconds"] < 10
 
 
 def test_who_refuses_and_who_listens_answer_a_stranger() -> None:

@@ -113,14 +113,14 @@ def test_a_case_below_its_best_link_is_named_and_counts() -> None:
     assert quoted(NeverBelow, rule)["worst_vs_best_link"] == 0.5
     verdicts = [verdict for verdict in judged(NeverBelow, rule) if not verdict.holds]
     assert all(f"{slow['size']} over {slow['links']}" in verdict.measured for verdict in verdicts)
-    assert verdicts[0].claim == "a long download has 97 % of the best link or more"
+    assert verdicts[0].claim == "a long transfer has 97 % of the best link or more"
     assert failed(NeverBelow, rule) == []
 
 
 def test_what_is_below_in_most_cases_fails() -> None:
     slow = but(good, {"by": "native", "settings": "router"}, mbps=20.0)
     assert failed(NeverBelow, slow) == [
-        "a long download has 97 % of the best link or more",
+        "a long transfer has 97 % of the best link or more",
         "so has one of 1MB or less",
     ]
     costly = but(good, {"by": "native", "settings": "kernel"}, mbps=80.0)
