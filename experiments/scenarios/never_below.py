@@ -22,7 +22,7 @@ there. A short one is over by then (docs/steering.md).
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import median, quantiles
 from typing import Annotated
@@ -39,6 +39,7 @@ from experiments.study.experiment import Experiment, Seconds
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Decision, Point, Reading, Readings, Repeated, Verdict
+from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, LinkSettings, Profile, Topology
@@ -167,9 +168,14 @@ class NeverBelow(Experiment):
         return TestbedBlueprint(Profile(links=links), settings != KERNEL, sysctls, steered=settings == _STEERED)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        if point["settings"] == _STEERED:
-            self.transfer(testbed, point, repetition)
-        return self.transfer(testbed, point, repetition)
+        if point["settings"] != _STEERED:
+            return self.transfer(testbed, point, repetition)
+        self.transfer(testbed, point, repetition)
+        learned = throttler_status(testbed).steering.learned
+        reading = self.transfer(testbed, point, repetition)
+        # Without either, what differs from a reading without steering is chance.
+        decisions = sum(throttler_status(testbed).steering.decisions.values())
+        return replace(reading, values={**reading.values, "learned": float(learned), "decisions": float(decisions)})
 
     def transfer(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """One download."""
