@@ -1,8 +1,9 @@
 """Decides which subflows of a session are a backup, from readings of all subflows: no sockets, kernel and clock.
 
 A session is slower than its best path alone if its receiver waits for a worse path: the best subflow is idle, although
-another one is sending all the time. Then all others become backup, as a trial. The trial stays if the session's rate
-grows, and is undone otherwise. A path that was left out is tried again after a pause. Every pause doubles.
+another one is sending all the time. Then those that do become backup, as a trial. The trial stays if the session's rate
+grows, and is undone otherwise. A slower path that brings little while it sends all the time becomes backup before the
+receiver waits for it. A path that was left out is tried again after a pause. Every pause doubles.
 """
 
 import re
@@ -34,8 +35,8 @@ _CAPACITY = 10
 """Readings for which the best rate of a path counts."""
 _CLEARLY = 0.9
 """Below this share of what there should be, something is wrong."""
-_GAIN = 1.05
-"""What a trial must bring, times the rate before it."""
+_GAIN = 1.1
+"""What a path must bring to be in use, and a trial to do without it, times the rate that there is otherwise."""
 _IDLE, _BUSY = 0.1, 0.9
 """Shares of the time: a path is idle for more than the one, and a sender is sending for more than the other."""
 _LEAST = 12_500
@@ -57,6 +58,7 @@ class Kind(StrEnum):
 
     TRIAL = "trials"
     KEPT = "trials that stayed"
+    UNTRIED = "backups without a trial"
     UNDONE = "trials undone"
     LEARNED = "backup from the join on"
     WORSE = "undone: the other path became slower"
@@ -84,11 +86,16 @@ class _Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Between two readings: bytes per second of the session, and for which shares of the time subflows were sending."""
+    """Between two readings: bytes per second of subflows, and for which shares of the time they were sending."""
 
     nanoseconds: int
-    total: float
+    rates: Mapping[FourTuple, float]
     sending: Mapping[FourTuple, float]
+
+    @property
+    def total(self) -> float:
+        """Bytes per second of the session."""
+        return sum(self.rates.values())
 
 
 @dataclass(slots=True)
@@ -108,7 +115,9 @@ class _Session:
     best: FourTuple | None = None
     before: float = 0.0
     floor: float = 0.0
-    """What the session had with all paths, when it was found to be better without."""
+    """What the session had with all paths when it was found to be better without, at most half of what it has without:
+    paths that lose vary by themselves.
+    """
     changed: int = 0
     round_trip: int = 0
     """Of the slowest path that the trial is about."""
@@ -141,8 +150,23 @@ class _Session:
         """The mean of the last samples."""
         return fmean(sample.total for sample in list(self.samples)[-count:])
 
-    def sending(self, name: FourTuple) -> float:
-        return fmean(sample.sending.get(name, 0.0) for sample in list(self.samples)[-_IN_A_ROW:])
+    def sending(self, name: FourTuple, of: Callable[[Iterable[float]], float] = fmean) -> float:
+        """The mean share of the time in the last samples, or what else is made ``of`` their shares."""
+        return of(sample.sending.get(name, 0.0) for sample in list(self.samples)[-_IN_A_ROW:])
+
+    def brought(self, name: FourTuple) -> float:
+        """Bytes per second by the subflow, in all samples."""
+        return fmean(sample.rates.get(name, 0.0) for sample in self.samples)
+
+    def brought_little(self, name: FourTuple) -> bool:
+        """Whether the subflow brought little in all samples, and in the later half no more than in the earlier one.
+
+        One whose rate still grows, as in slow start, may bring more than all others.
+        """
+        rates = [sample.rates.get(name, 0.0) for sample in self.samples]
+        half, total = len(rates) // 2, self.total(_BEFORE)
+        is_growing = sum(rates[-half:]) > sum(rates[:half])
+        return half > 0 and not is_growing and total < _GAIN * (total - self.brought(name))
 
 
 PathOf = Callable[[int, FourTuple], ClientPath | None]
@@ -274,24 +298,36 @@ class Decider:
     def _watch(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
         if not session.shows(_IN_A_ROW) or not (used := session.used(readings)):
             return
-        total = session.total(_IN_A_ROW)
-        best = max(used, key=session.capacity)
-        if session.left_out and session.sending(best) > _BUSY and total < _CLEARLY * session.floor:
-            text = f"{_rate(total)} without the others, {_rate(session.floor)} before: all are used again"
+        total, best = session.total(_IN_A_ROW), max(used, key=session.capacity)
+        is_busy = session.sending(best) > _BUSY
+        if session.left_out and is_busy and total < _CLEARLY * session.floor:
+            text = f"{_rate(total)} without the others, less than {_rate(session.floor)}: all are used again"
             yield from self._free(session, now, Kind.WORSE, text)
         elif session.left_out and now >= session.next_retry:
             yield from self._retry(session, readings, now)
-        elif now >= session.next_trial and _LEAST < total < _CLEARLY * session.capacity(best):
-            others = [name for name in used if name != best]
-            idle = 1 - session.sending(best)
-            if idle > _IDLE and any(session.sending(name) > _BUSY for name in others):
-                shown = f"{self._called(session, [best])} has shown {_rate(session.capacity(best))}"
-                text = f"{shown}, and is idle {100 * idle:.0f} % of the time while others send: {_rate(total)} in all"
-                yield from self._try(session, best, others, readings, now, text)
+        elif now >= session.next_trial and total > _LEAST:
+            others = [name for name in used if name != best and session.sending(name) > _BUSY]
+            slower = [name for name in others if readings[name].rtt_us > readings[best].rtt_us]
+            if is_busy and session.shows(_BEFORE) and (little := list(filter(session.brought_little, slower))):
+                shown = f"{_rate(sum(map(session.brought, little)))} of {_rate(session.total(_BEFORE))}"
+                text = f"{shown} came by what is slower and always sends"
+                yield from self._do_without(session, best, little, now, text)
+            elif others and total < _CLEARLY * sum(map(session.capacity, used.difference(others))):
+                yield from self._try(session, best, others, readings, now)
 
     def _try(
-        self, session: _Session, best: FourTuple, others: list[FourTuple], readings: Readings, now: int, text: str
+        self, session: _Session, best: FourTuple, others: list[FourTuple], readings: Readings, now: int
     ) -> Iterator[Change]:
+        """Try to do without ``others`` if the best path has been idle in each of the last readings."""
+        idle, total, capacity = 1 - session.sending(best, max), session.total(_IN_A_ROW), session.capacity(best)
+        if idle <= _IDLE:
+            return
+        waits = f"is idle {100 * idle:.0f} % of the time or more while others send"
+        text = f"{self._called(session, [best])} has shown {_rate(capacity)}, and {waits}: {_rate(total)} in all"
+        if total < _IDLE * capacity:
+            # All wait for what the others have under way, and would in a trial.
+            yield from self._do_without(session, best, others, now, text)
+            return
         if self._is_dry:
             self._postpone(session, now)
             self._tell(session, Kind.TRIAL, f"{text}; the others would become backup, for a trial")
@@ -299,6 +335,20 @@ class Decider:
         session.phase, session.best, session.tried = _Phase.TRIAL, best, set(others)
         self._begin(session, [readings[name] for name in others], now)
         self._tell(session, Kind.TRIAL, f"{text}; the others are a backup, for a trial")
+        yield from (Change(session.token, name, True) for name in others)
+
+    def _do_without(
+        self, session: _Session, best: FourTuple, others: list[FourTuple], now: int, text: str
+    ) -> Iterator[Change]:
+        """Leave out paths without a trial, which could cost as much as they bring."""
+        if self._is_dry:
+            self._postpone(session, now)
+            self._tell(session, Kind.UNTRIED, f"{text}; {self._called(session, others)} would become a backup")
+            return
+        session.best = best
+        self._leave_out(session, others, session.total(_BEFORE) / 2, now)
+        session.samples.clear()
+        self._tell(session, Kind.UNTRIED, f"{text}: {self._called(session, others)} is a backup")
         yield from (Change(session.token, name, True) for name in others)
 
     def _begin(self, session: _Session, changed: Iterable[Traffic], now: int) -> None:
@@ -311,16 +361,19 @@ class Decider:
         tried, session.tried = session.tried, set()
         text = f"{_rate(after)} without {self._called(session, tried)}, {_rate(session.before)} with"
         if tried and session.best in session.known and after >= _GAIN * session.before:
-            session.left_out |= tried
-            session.floor = session.before
-            session.next_trial = now + session.pause
-            session.next_retry, session.retry_pause = now + _LEFT_OUT, 2 * _LEFT_OUT
-            self._learn(session, tried, now)
+            self._leave_out(session, tried, min(session.before, after / 2), now)
             self._tell(session, Kind.KEPT, f"{text}: a backup")
             return
         self._postpone(session, now)
         self._tell(session, Kind.UNDONE, f"{text}: used")
         yield from (Change(session.token, name, False) for name in tried)
+
+    def _leave_out(self, session: _Session, names: Collection[FourTuple], floor: float, now: int) -> None:
+        session.left_out |= set(names)
+        session.floor = floor
+        session.next_trial = now + session.pause
+        session.next_retry, session.retry_pause = now + _LEFT_OUT, 2 * _LEFT_OUT
+        self._learn(session, names, now)
 
     def _retry(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
         session.next_retry = now + session.retry_pause
@@ -343,7 +396,7 @@ class Decider:
             self._tell(session, Kind.FREED, f"{text}: used")
             return
         session.left_out |= tried
-        session.floor = after
+        session.floor = min(after, session.before / 2)
         session.next_retry = now + session.retry_pause
         session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
         self._tell(session, Kind.BACK, f"{text}: still a backup")
@@ -389,14 +442,12 @@ def _measure(session: _Session, readings: Readings, before: Readings, took: int)
     passed = {name: (each, before[name]) for name, each in readings.items() if name in before}
     if not passed or took <= 0:
         return False
-    total, sending = 0.0, {}
-    for name, (new, old) in passed.items():
-        rate = (new.acked - old.acked) * SECOND / took
-        total += rate
-        sending[name] = (new.sending_us - old.sending_us) * 1000 / took
+    rates = {name: (new.acked - old.acked) * SECOND / took for name, (new, old) in passed.items()}
+    sending = {name: (new.sending_us - old.sending_us) * 1000 / took for name, (new, old) in passed.items()}
+    for name, rate in rates.items():
         if rate:
-            session.rates[name].append(max(rate, new.delivery_rate))
-    session.samples.append(_Sample(took, total, sending))
+            session.rates[name].append(max(rate, readings[name].delivery_rate))
+    session.samples.append(_Sample(took, rates, sending))
     return True
 
 

@@ -50,6 +50,8 @@ class World:
     token: int = 7
     names: tuple[FourTuple, ...] = (FAST, SLOW)
     by_client: set[FourTuple] = field(default_factory=set)
+    round_trips: Mapping[FourTuple, int] = field(default_factory=lambda: {FAST: 20_000})
+    """Microseconds; of others 60,000."""
     obeys: bool = True
     every: int = HALF
     now: int = 100 * SECOND
@@ -79,7 +81,7 @@ class World:
             name: Traffic(
                 acked=self.acked[name],
                 received=0,
-                rtt_us=20_000,
+                rtt_us=self.round_trips.get(name, 60_000),
                 token=self.token,
                 delivery_rate=round(2 * rates[name][0] * MEGABYTE) if rates.get(name, (0, 0))[1] == 0.5 else 0,
                 sending_us=self.sending[name],
@@ -261,6 +263,112 @@ def test_of_three_paths_the_best_alone_is_tried() -> None:
     assert set(world.read(4)) == {Change(7, SLOW, backup=True), Change(7, THIRD, backup=True)}
     world.read(20)
     assert world.made == {SLOW, THIRD}
+
+
+def test_of_three_paths_those_that_also_wait_stay_in_use() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        share = 0.5 if SLOW in used else 1.0
+        return {FAST: (6.0 * share, share), THIRD: (5.0 * share, share)} | ({SLOW: (0.1, 1.0)} if SLOW in used else {})
+
+    world = World(model, names=(FAST, SLOW, THIRD))
+    assert world.read(4) == [Change(7, SLOW, backup=True)]
+    assert world.read(20) == []
+
+
+def test_a_path_is_not_idle_before_it_joins() -> None:
+    world = World(lambda _: {FAST: (1.0, 1.0), SLOW: (6.0, 1.0)}, names=(FAST,))
+    world.read(2)
+    world.names = (FAST, SLOW)
+    assert world.read(60) == []
+
+
+def test_one_reading_in_which_the_best_path_is_idle_is_no_reason() -> None:
+    seen = 0
+
+    def model(_: frozenset[FourTuple]) -> Rates:
+        nonlocal seen
+        seen += 1
+        return {FAST: (0.0, 0.0) if seen == 5 else (6.0, 1.0), SLOW: (0.9, 1.0)}
+
+    assert World(model).read(40) == []
+
+
+def little(used: frozenset[FourTuple]) -> Rates:
+    """Both are busy, but the slow path brings a thirtieth: the fast one waits for it sooner or later."""
+    return {name: (rate, 1.0) for name, rate in ((FAST, 6.0), (SLOW, 0.2)) if name in used}
+
+
+def test_a_slower_path_that_brings_little_needs_no_trial_and_is_a_backup_in_the_next_session_too() -> None:
+    world = World(little)
+    assert world.read(6) == []
+    assert world.read() == [Change(7, SLOW, backup=True)]
+    assert world.decider.counts == {Kind.UNTRIED: 1}
+    reason = "1.6 Mbit/s of 49.6 Mbit/s came by what is slower and always sends: wireless (10.0.2.2) is a backup"
+    assert world.decider.explain(7) == reason
+    # It is tried again after a pause, as others are.
+    world.read(130)
+    assert world.decider.counts == {Kind.UNTRIED: 1, Kind.RETRY: 1, Kind.BACK: 1}
+    following = World(little, world.decider, token=8, now=world.now)
+    assert following.read() == [Change(8, SLOW, backup=True)]
+
+
+def test_a_path_that_brings_little_stays_in_use_if_it_is_quicker_or_grows_or_is_not_always_sending() -> None:
+    assert World(little, round_trips={FAST: 80_000}).read(60) == []
+    assert World(lambda _: {FAST: (6.0, 1.0), SLOW: (0.2, 0.8)}).read(60) == []
+    assert World(lambda _: {FAST: (6.0, 1.0), SLOW: (0.7, 1.0)}).read(60) == []
+    rate = 0.01
+
+    def growing(_: frozenset[FourTuple]) -> Rates:
+        nonlocal rate
+        rate = min(1.3 * rate, 2.0)
+        return {FAST: (6.0, 1.0), SLOW: (rate, 1.0)}
+
+    assert World(growing).read(60) == []
+
+
+def test_a_path_that_brought_little_is_used_again_within_ten_seconds_after_the_better_one_became_slow() -> None:
+    world = World(little)
+    world.read(12)
+    assert world.made == {SLOW}
+    world.model = lambda used: {name: (0.3, 1.0) for name in (FAST, SLOW) if name in used}
+    assert world.read(20) == [Change(7, SLOW, backup=False)]
+    assert world.decider.counts[Kind.WORSE] == 1
+
+
+def test_a_best_path_that_varies_by_a_third_is_no_reason_to_use_the_others_again() -> None:
+    world = World(little)
+    world.read(8)
+    for rate in (4.0, 6.0, 4.0):
+        world.model = lambda _, rate=rate: {FAST: (rate, 1.0)}  # type: ignore[misc]
+        assert world.read(10) == []
+    assert world.decider.counts == {Kind.UNTRIED: 1}
+    assert len(world.decider.learned) == 1
+
+
+def test_where_all_waits_for_a_path_that_path_is_a_backup_without_a_trial() -> None:
+    stuck = False
+
+    def model(used: frozenset[FourTuple]) -> Rates:
+        return {FAST: (0.0, 0.0), SLOW: (0.2, 1.0)} if stuck else adding(used)
+
+    world = World(model)
+    world.read(10)
+    stuck = True
+    assert world.read(2) == []
+    assert world.read() == [Change(7, SLOW, backup=True)]
+    assert world.decider.counts == {Kind.UNTRIED: 1}
+    assert len(world.decider.learned) == 1
+    reason = "wired (10.0.1.2) has shown 48.0 Mbit/s, and is idle 100 % of the time or more while others send"
+    assert world.decider.explain(7) == f"{reason}: 1.6 Mbit/s in all: wireless (10.0.2.2) is a backup"
+    # What it has under way may take it long: that is no reason to use it again.
+    assert world.read(20) == []
+
+
+def test_a_dry_decider_counts_what_needs_no_trial_and_changes_nothing() -> None:
+    world = World(little, Decider(named, is_dry=True))
+    assert world.read(100) == []
+    assert world.decider.counts[Kind.UNTRIED] >= 2
+    assert str(world.decider.explain(7)).endswith("; wireless (10.0.2.2) would become a backup")
 
 
 _RATE = st.tuples(st.floats(0, 10), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
