@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
@@ -34,7 +33,7 @@ from tributary.daemons.control import Silent
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, by_number
-from tributary.settings.privacy import SINCE
+from tributary.settings.privacy import Privacy
 from tributary.wireguard.addresses import BLOCK
 
 _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
@@ -195,7 +194,7 @@ class Api:
 
     async def _sessions(self, request: Request) -> Message:
         seen = await self._looking.latest()
-        clients = await self._clients(request)
+        clients = await self._clients(request, seen.privacy)
         sort = request.query_params.get("sort", "-sent_rate")
         order, descending = sort.removeprefix("-"), sort.startswith("-")
         if order not in _ORDERS:
@@ -209,19 +208,21 @@ class Api:
         if clients != [] and (is_long or (clients and seen.sessions.documents)):
             # The throttler knows no rates.
             by = {"sort": "sent" if order == "sent_rate" else order, "descending": descending}
-            with _told_of_router(request.query_params.get("router")):
-                return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
+            return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         fits.sort(key=_ORDERS[order], reverse=descending)
         return documents.Sessions(sessions=tuple(fits[offset : offset + most]), offset=offset, total=len(fits))
 
-    async def _clients(self, request: Request) -> Sequence[Network] | None:
+    async def _clients(self, request: Request, privacy: Privacy) -> Sequence[Network] | None:
         """The networks of clients that are asked for, of a home router those of its tunnels; None: all."""
         network, router = _network(request), request.query_params.get("router")
         if router is None:
             return None if network is None else [network]
         # Whose tunnels these are is for those who may see the routers.
         self._door.admit(request, "managing")
+        if privacy != "full":
+            accepted = "none, as sessions are found by router only where privacy = 'full'"
+            raise Refused(HTTPStatus.BAD_REQUEST, f"router = {router[:40]!r}: accepted: {accepted}")
         found = await self._known_tunnels()
         if router not in found:
             line = f"router = {router[:40]!r}: accepted: {', '.join(found) or 'nothing, as none is enrolled'}"
@@ -370,18 +371,6 @@ async def _find_out(kept: _Tunnels) -> None:
     except CommandError as failure:
         kept.found, kept.failure = kept.found if isinstance(failure, Silent) else None, failure
     kept.asked = time.monotonic()
-
-
-@contextmanager
-def _told_of_router(router: str | None) -> Iterator[None]:
-    """Who asks for a router's sessions has not asked for its clients, which the throttler refuses by its privacy."""
-    try:
-        yield
-    except CommandError as failure:
-        if router is None or SINCE not in str(failure):
-            raise
-        line = f"router = {router!r}: accepted: none, as sessions are found by router only where privacy = 'full'"
-        raise Refused(HTTPStatus.BAD_REQUEST, line) from failure
 
 
 def _fits(session: Session, request: Request, clients: Sequence[Network] | None) -> bool:

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from command import box
@@ -18,6 +18,7 @@ from tributary.api.documents import Bypass, Device, Link, Rule, Session
 from tributary.api.places import EXAMINED, FIXES
 from tributary.daemons.text import age
 from tributary.settings.errors import CommandError
+from tributary.settings.privacy import Privacy
 
 INTERVAL = 1.0
 """Seconds between two looks."""
@@ -45,6 +46,8 @@ class Seen:
     links: Listed[Link]
     sessions: Listed[Session]
     devices: Listed[Device]
+    privacy: Privacy = "full"
+    """How much of clients' addresses the throttler shows."""
 
 
 def take(before: Seen | None) -> Seen:
@@ -53,6 +56,7 @@ def take(before: Seen | None) -> Seen:
     links: Listed[Link] = Listed([], time.monotonic())
     sessions: Listed[Session] = Listed([], 0.0)
     rules: Sequence[Rule] = []
+    privacy: Privacy = "full"
     try:
         links = answers.links()
     except CommandError as failure:
@@ -62,6 +66,7 @@ def take(before: Seen | None) -> Seen:
     # A home router has no throttler; where both are missing, links say so.
     with suppress(CommandError):
         sessions, rules = answers.sessions(), answers.rules().documents
+        privacy = answers.throttler().privacy
     devices: Listed[Device] = Listed([], 0.0)
     bypasses: Sequence[Bypass] = []
     gateway = None
@@ -81,7 +86,7 @@ def take(before: Seen | None) -> Seen:
     links = with_rates(before.links if before else None, links)
     sessions = with_rates(before.sessions if before else None, sessions)
     devices = with_rates(before.devices if before else None, devices)
-    return _seen(
+    seen = _seen(
         links,
         sessions,
         devices,
@@ -96,6 +101,7 @@ def take(before: Seen | None) -> Seen:
         handoff=_known(answers.handoff),
         fleet=_known(answers.fleet),
     )
+    return replace(seen, privacy=privacy)
 
 
 def _known(answer: _T | CommandError) -> _T | None:

@@ -15,7 +15,7 @@ from tributary.mptcp.sockets import Traffic
 from tributary.settings.errors import invalid_value
 from tributary.settings.files import Settings
 from tributary.settings.hosts import by_number
-from tributary.settings.privacy import BITS, SINCE, Privacy
+from tributary.settings.privacy import BITS, Privacy
 
 
 class SessionQuery(Settings):
@@ -39,7 +39,7 @@ def check(query: SessionQuery, privacy: Privacy) -> None:
     for network in query.clients if privacy != "full" else ():
         if privacy == "none" or network.prefixlen > BITS[network.version]:
             accepted = f"networks of /{BITS[4]} or larger (IPv6: /{BITS[6]})" if privacy == "network" else "none"
-            raise invalid_value("sessions", "clients", str(network), f"{accepted}, {SINCE}'{privacy}'")
+            raise invalid_value("sessions", "clients", str(network), f"{accepted}, since privacy = '{privacy}'")
 
 
 def found(query: SessionQuery, snapshot: Snapshot, traffic: Mapping[FourTuple, Traffic]) -> Sequence[Session]:

@@ -138,6 +138,7 @@ class Report:
             counters=_counters(snapshot, self.counts),
             capture={interface: CaptureStatus(**counts) for interface, counts in self.capture.items()},
             steering=self.steering,
+            privacy=self._privacy,
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.privacy import Privacy
 
 Json = dict[str, Any]
 _T = TypeVar("_T")
@@ -152,7 +153,8 @@ NOT_STEERED = SteeringStatus()
 class Status:
     """The whole status. Of classes and sessions only the first are listed; the totals count all.
 
-    ``counters`` are by kind of event, ``capture`` is by interface.
+    ``counters`` are by kind of event, ``capture`` is by interface; ``privacy`` says how much of clients' addresses
+    there is.
     """
 
     policy: str
@@ -169,6 +171,7 @@ class Status:
     counters: Mapping[str, int]
     capture: Mapping[str, CaptureStatus]
     steering: SteeringStatus = NOT_STEERED
+    privacy: Privacy = "full"
 
     @property
     def unread_classes(self) -> int:

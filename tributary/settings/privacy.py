@@ -10,8 +10,6 @@ ACCEPTED = "'full'; 'network': IPv4's /24, IPv6's /48; 'none'"
 BITS = {4: 24, 6: 48}
 """Of the networks that stand for clients, by IP version; a home's prefix is a /48 or longer (RFC 6177)."""
 HIDDEN = "hidden"
-SINCE = "since privacy = "
-"""In the refusal of a question about more of a client than is shown."""
 
 
 def network_of(address: Address) -> IPv4Network | IPv6Network:

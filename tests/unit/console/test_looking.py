@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from command import mapping
+from command import box, mapping
 from command.show import Listed
 from console import looking
 from console.history import Recorder
 from console.looking import Clock, Looking, Seen, _nothing
 from tests.unit.console.full_disk import full_disk
+from tests.unit.throttler.answer import answer
+from tributary.daemons import directories
 
 NOON = 1_800_000_000.0
 """By the clock; the machine has run for 100 s then."""
@@ -59,6 +61,13 @@ def test_the_page_says_that_the_disk_is_full_until_it_is_not(monkeypatch: pytest
         first, full = told()
     assert first == "no throttler runs" and full.startswith(f"history: {tmp_path / 'history.sqlite'} cannot be")
     assert told() == ["no throttler runs"]
+
+
+def test_a_look_has_how_much_of_clients_the_throttler_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(directories, "RUN", tmp_path)
+    assert looking.take(None).privacy == "full"
+    monkeypatch.setattr(box, "throttler", lambda _seconds: answer(privacy="network"))
+    assert looking.take(None).privacy == "network"
 
 
 def test_a_disk_that_is_waited_for_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,11 +76,17 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def seen() -> SimpleNamespace:
+    """The console's last look."""
+    return SimpleNamespace(sessions=Listed(SESSIONS, 0.0, len(SESSIONS)), privacy="full")
+
+
+@pytest.fixture
+def ask(tmp_path: Path, seen: SimpleNamespace) -> Ask:
     """Asks as who has logged in; without, where the query begins with ``-``."""
 
     async def latest() -> Any:
-        return SimpleNamespace(sessions=Listed(SESSIONS, 0.0, len(SESSIONS)))
+        return seen
 
     looking: Any = SimpleNamespace(latest=latest)
     nobody: Any = None
@@ -182,13 +188,15 @@ def test_nobody_waits_for_a_failure_twice(ask: Ask, gateway: Gateway, passed: Ca
 
 @pytest.mark.parametrize("privacy", ["network", "none"])
 def test_where_clients_are_hidden_it_says_that_none_is_found_by_its_router(
-    privacy: Privacy, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    privacy: Privacy, ask: Ask, seen: SimpleNamespace, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(clients: Sequence[str], **_query: Any) -> None:
         check(SessionQuery.model_validate({"clients": clients}), privacy)
 
     monkeypatch.setattr(box, "Answers", lambda _patience: SimpleNamespace(sessions=refuse))
+    seen.privacy = privacy
     line = "router = 'berlin': accepted: none, as sessions are found by router only where privacy = 'full'"
-    assert ask("router=berlin") == (400, {"error": line})
+    assert (ask("router=berlin"), gateway.asked) == ((400, {"error": line}), 0)
+    assert ask("-router=berlin")[0] == 401
     status, found = ask("client=192.0.2.1")
     assert status == 400 and "clients = '192.0.2.1" in found["error"] and f"privacy = '{privacy}'" in found["error"]

@@ -102,6 +102,7 @@ _ANSWER = {
     "counters": {"joins established": 1, "elements added": 3},
     "capture": {"wired": {"passed": 10, "dropped": 2, "unreadable": 1}},
     "steering": {"mode": "on", "sessions": 1, "learned": 2, "decisions": {"trials": 3}},
+    "privacy": "full",
 }
 
 

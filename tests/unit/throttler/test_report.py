@@ -79,6 +79,7 @@ def test_what_shows_no_addresses_of_clients_names_them_nowhere(
     engine = Engine(policy, Quotas(), datetime.now)
     engine.handle([*SESSION, AddressAnnounced(3, 7, 5, "10.0.1.2")], 0)
     status = of(engine).status
+    assert status.privacy == privacy
     assert status.sessions[0].subflows[0].remote == status.sessions[0].announced[0].address == shown
     explained = explain(question(engine, ["00000007"]), privacy)
     touched = preview(Matcher(policy), policy, policy.rules[1], engine.sessions, frozenset({"rule"}))
