@@ -15,6 +15,7 @@ from tributary.settings.hours import TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.metrics import Metrics
+from tributary.settings.privacy import ACCEPTED, Privacy
 from tributary.settings.probing import Probe
 from tributary.settings.units import PositiveRate
 from tributary.settings.values import accepting, as_text, matching, or_none, require
@@ -135,6 +136,7 @@ class RouterSettings(Settings):
         title="dnsmasq's leases, for the devices' names",
         description="the path of a file",
     )
+    privacy: Privacy = Field("full", title="LAN devices' names and addresses", description=ACCEPTED)
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'")
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces")

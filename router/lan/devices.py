@@ -4,13 +4,15 @@ All that a device sends to the box or through it is counted as it comes in, toge
 it gets as it goes out. Several addresses of a device are put together by its MAC address.
 """
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
 from router.lan.own_table import chain, table
+from tributary.settings.privacy import Privacy, shortened
 
 Answer = dict[str, Any]
 TABLE = "inet tributary-devices"
@@ -21,6 +23,9 @@ _SILENCE = "1d"
 """After so long without a packet an address is forgotten."""
 _LONGEST_NAME = 63
 """Of a DNS label (RFC 1035 section 2.3.4)."""
+
+_NUMBER = 4
+"""Bytes of a device's number."""
 
 _TYPES = {"4": "ipv4_addr", "6": "ipv6_addr"}
 _HEADERS = {"4": "ip", "6": "ip6"}
@@ -75,6 +80,18 @@ def devices(counted: Mapping[str, Mapping[Any, int]], names: Mapping[str, str]) 
         }
         for mac, device in sorted(found.items())
     ]
+
+
+def shown(found: Iterable[Answer], privacy: Privacy, secret: bytes) -> list[Answer]:
+    """What of devices is shown: unless all of it, no names, and numbers in place of MAC addresses, by this secret."""
+    return [each if privacy == "full" else _hidden(each, privacy, secret) for each in found]
+
+
+def _hidden(device: Answer, privacy: Privacy, secret: bytes) -> Answer:
+    number = hashlib.blake2s(device["mac"].encode(), digest_size=_NUMBER, key=secret).hexdigest()
+    seen = device["addresses"] if privacy == "network" else ()
+    networks = dict.fromkeys(shortened(address, privacy) for address in seen)
+    return {**device, "mac": number, "name": None, "addresses": list(networks)}
 
 
 def names(leases: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The tables of nft(8) for the LAN: what its devices send and receive is counted, and what is by-passed."""
 
+import secrets
 from pathlib import Path
 
 from router.lan import devices
@@ -9,10 +10,13 @@ from router.lan.own_table import OwnTable
 from router.settings import RouterSettings
 from tributary.kernel import nft
 from tributary.settings.errors import CommandError
+from tributary.settings.privacy import Privacy
 
 _INTERVAL = 0.25
 """Seconds for which devices that were read are answered again."""
 _LONGEST_LEASES = 1 << 20
+_SECRET = 32
+"""Bytes."""
 
 
 class LanTables:
@@ -24,12 +28,14 @@ class LanTables:
         self._counted: str | None = ""
         """The interface whose devices are counted; an earlier daemon may have left a table."""
         self._leases = Path()
+        self._privacy: Privacy = "full"
+        self._secret = secrets.token_bytes(_SECRET)
         self._read: tuple[float, list[Answer]] | None = None
 
     def change_settings(self, settings: RouterSettings) -> None:
         """Drops the by-passes that were added; counts from zero if another interface is the LAN's now, or ends."""
         self.bypasses.change_settings(settings)
-        self._leases = settings.leases
+        self._leases, self._privacy = settings.leases, settings.privacy
         interface = settings.lan if settings.devices else None
         if interface != self._counted:
             self._counters.replace(devices.rules(interface) if interface else "")
@@ -45,7 +51,8 @@ class LanTables:
         """The document of by-passes and of devices that were seen within a day; ``now`` by time.monotonic()."""
         if self._read is None or now >= self._read[0] + _INTERVAL:
             counted = nft.counted(devices.TABLE) if self._counted else None
-            self._read = now, [] if counted is None else devices.devices(counted, self._names())
+            found = [] if counted is None else devices.devices(counted, self._names())
+            self._read = now, devices.shown(found, self._privacy, self._secret)
         moment, found = self._read
         return {"moment": moment, "devices": found, "bypass": self.bypasses.listed}
 

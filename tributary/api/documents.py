@@ -170,7 +170,7 @@ class Device(Counted):
 
     KEY = ("mac",)
 
-    mac: str = Field(description="its MAC address")
+    mac: str = Field(description="its MAC address, or a number")
     name: str | None = Field(description="that it gave itself")
     addresses: tuple[str, ...] = Field(description="seen ones, IPv4 first")
 

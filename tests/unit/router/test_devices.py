@@ -1,6 +1,13 @@
+from pathlib import Path
 from typing import Any
 
-from router.lan.devices import devices, names
+import pytest
+
+from router.lan.devices import devices, names, shown
+from router.lan.tables import LanTables
+from tests.unit.router.house import SETTINGS, settings
+from tributary.kernel import nft
+from tributary.settings.privacy import Privacy
 
 LAPTOP, PHONE = "02:00:00:00:00:01", "02:00:00:00:00:02"
 Counted = dict[str, dict[Any, int]]
@@ -28,6 +35,39 @@ def test_an_address_of_two_devices_counts_once() -> None:
     counted: Counted = {"sent4": {(LAPTOP, "10.0.0.9"): 1, (PHONE, "10.0.0.9"): 2}, "received4": {"10.0.0.9": 10}}
     found = devices({**counted, "sent6": {}, "received6": {}}, {})
     assert sum(each["received_bytes"] for each in found) == 10
+
+
+SEEN: Counted = {
+    "sent4": {(LAPTOP, "192.168.77.9"): 100, (LAPTOP, "192.168.77.19"): 7, (PHONE, "192.168.77.10"): 7},
+    "received4": {"192.168.77.9": 1000},
+    "sent6": {(LAPTOP, "2001:db8:1:2::9"): 20},
+    "received6": {},
+}
+
+
+@pytest.mark.parametrize(("privacy", "addresses"), [("network", ["192.168.77.0", "2001:db8:1::"]), ("none", [])])
+def test_who_a_device_is_can_be_hidden_and_not_what_it_uses(privacy: Privacy, addresses: list[str]) -> None:
+    found = devices(SEEN, {LAPTOP: "laptop"})
+    laptop, phone = shown(found, privacy, b"one")
+    assert (laptop["addresses"], laptop["name"], laptop["sent_bytes"], laptop["received_bytes"]) == (
+        addresses, None, 127, 1000,
+    )  # fmt: skip
+    assert LAPTOP not in str(laptop) and laptop["mac"] != phone["mac"]
+    assert shown(found, privacy, b"one") == [laptop, phone]
+    assert shown(found, privacy, b"another")[0]["mac"] != laptop["mac"]
+    assert shown(found, "full", b"one") == found
+
+
+def test_devices_are_hidden_from_the_reload_on_that_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nft, "counted", lambda _table: SEEN)
+    monkeypatch.setattr(nft, "execute", lambda _script: None)
+    monkeypatch.setattr(nft, "listed", lambda _table: "")
+    lan = f'lan = "end0"\nleases = "{tmp_path}/leases"\n'
+    tables, seen = LanTables(), []
+    for second, privacy in enumerate(("full", "none", "none")):
+        tables.change_settings(settings(f'{lan}privacy = "{privacy}"\n{SETTINGS}'))
+        seen.append([each["mac"] for each in tables.shown(second)["devices"]])  # type: ignore[attr-defined]
+    assert seen[0] == [LAPTOP, PHONE] and not {LAPTOP, PHONE}.intersection(seen[1]) and seen[2] == seen[1]
 
 
 def test_names_are_those_of_the_leases_and_text() -> None:
