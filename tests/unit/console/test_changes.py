@@ -1,10 +1,13 @@
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from command import box, mapping, steering
+from console import changes
 from console.changes import Changes, Subject
 from console.journal import Book
 from tributary.api.console import Entry
@@ -102,3 +105,32 @@ def test_a_change_that_the_journal_cannot_take_is_made_and_told(
     with pytest.raises(CommandError, match="it is done, but"):
         asyncio.run(changes_of(Book(tmp_path / "file" / "x.sqlite"), told).make("ada", LTE, "2mbit"))
     assert lte.limit == "2mbit" and told == ["2mbit"]
+
+
+def test_a_links_role_and_rates_are_set_at_the_router_and_undone(
+    book: Book, told: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, str] = {"upload": "5mbit"}
+
+    def ask(_command: str, link: str, key: str, value: str | None) -> None:
+        assert link == "dsl"
+        given.pop(key, None)
+        if value is not None:
+            given[key] = value
+
+    router: Any = SimpleNamespace(ask=ask)
+    monkeypatch.setattr(changes, "ROUTER", router)
+    monkeypatch.setattr(box, "router", lambda _patience: {"wan": [{"name": "dsl", "set": given}]})
+
+    async def scene() -> None:
+        page = changes_of(book, told)
+        for key, value in (("use", "backup"), ("upload", "2mbit"), ("download", "20mbit")):
+            assert await page.make("ada", Subject("link", "dsl", key), value)
+        assert given == {"use": "backup", "upload": "2mbit", "download": "20mbit"}
+        for line in book.newest(10):
+            await page.undo("ada", line.id)
+        with pytest.raises(CommandError, match="nowhere: accepted: a link of the router: dsl"):
+            await page.make("ada", Subject("link", "nowhere", "use"), "backup")
+
+    asyncio.run(scene())
+    assert given == {"upload": "5mbit"}
