@@ -9,7 +9,7 @@ use handoff_link::{DetachError, Sender, detach};
 use handoff_protocol::{MAX_CLIENT_BYTES, Message, Payload};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tributary_offload::{Checkpoint, is_unchanged};
 
 use crate::connection::{ClientConnection, NextStep, Server};
@@ -202,8 +202,8 @@ async fn detach_at_next_request(client: &mut ClientConnection) -> Detached {
     if client.acknowledged().await.is_err() {
         return Detached::Closed;
     }
-    match timeout(DETACH_TIMEOUT, checkpoint_when_quiet(client)).await {
-        Ok(Ok(checkpoint)) => Detached::Checkpoint(Box::new(checkpoint)),
+    match checkpoint_when_quiet(client).await {
+        Ok(checkpoint) => Detached::Checkpoint(Box::new(checkpoint)),
         _ if client.inbox.is_empty() => Detached::Closed,
         _ => Detached::Impossible,
     }
@@ -220,8 +220,10 @@ async fn rest_of_head(client: &mut ClientConnection) -> io::Result<()> {
     Ok(())
 }
 
+/// Nobody may stop this in its midst: between its two looks the connection is deaf. Raises [`io::ErrorKind::TimedOut`].
 async fn checkpoint_when_quiet(client: &mut ClientConnection) -> io::Result<Checkpoint> {
-    loop {
+    let end = Instant::now() + DETACH_TIMEOUT;
+    while Instant::now() < end {
         match detach(&client.stream, &mut client.inbox) {
             Ok(checkpoint) => {
                 // By now bytes that another processor was receiving have arrived.
@@ -236,6 +238,7 @@ async fn checkpoint_when_quiet(client: &mut ClientConnection) -> io::Result<Chec
         }
         sleep(POLL_INTERVAL).await;
     }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 #[cfg(test)]

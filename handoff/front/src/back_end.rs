@@ -93,6 +93,15 @@ impl RemoteEnd for BackEnd {
         } else if let Some(events_sender) = self.remote_connections.borrow().get(&message.id) {
             // The receiver may be gone.
             let _ = events_sender.send(message.payload);
+        } else if matches!(message.payload, Payload::Returned { .. } | Payload::Undetachable { .. }) {
+            // It was aborted just when it returned: there it would wait for ever.
+            let payload = Payload::Abort;
+            if let Some(sender) = self.sender.borrow().as_ref() {
+                sender.send(Message {
+                    id: message.id,
+                    payload,
+                });
+            }
         }
     }
 
