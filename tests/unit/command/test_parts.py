@@ -8,7 +8,6 @@ import pytest
 
 from command import parts
 from tests.refusals import command_error
-from tributary.api import fleet_file
 from tributary.api.parts import Fleet
 from tributary.settings.errors import Exit
 
@@ -61,14 +60,8 @@ def test_a_gateway_is_announced_or_says_why_not(
     assert parts.fleet_summary(fleet)[1] == summary
 
 
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
-    return tmp_path / "status.json"
-
-
-def test_what_the_fleets_program_has_written_is_read(file: Path) -> None:
-    file.write_text(json.dumps({"time": time.time(), "announced": True, "drained": None, "answers": True}))
+def test_what_the_fleets_program_has_written_is_read(fleet_status: Path) -> None:
+    fleet_status.write_text(json.dumps({"time": time.time(), "announced": True, "drained": None, "answers": True}))
     assert parts.fleet().announced is True
 
 
@@ -82,8 +75,8 @@ def test_what_the_fleets_program_has_written_is_read(file: Path) -> None:
         ('{"time": 0, "announced": true, "drained": null, "answers": true}', "does not run"),
     ],
 )
-def test_what_is_not_there_or_old_or_broken_is_not_running(file: Path, text: str | None, refusal: str) -> None:
+def test_what_is_not_there_or_old_or_broken_is_not_running(fleet_status: Path, text: str | None, refusal: str) -> None:
     if text is not None:
-        file.write_text(text)
+        fleet_status.write_text(text)
     with command_error(Exit.UNAVAILABLE, refusal):
         parts.fleet()

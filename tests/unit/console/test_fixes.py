@@ -10,6 +10,7 @@ import pytest
 from console import fixes
 from console.changes import Changes
 from console.journal import Book
+from tests.refusals import command_error
 from tributary.api.console import Fixed, RanCommand
 from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError, Exit
@@ -79,9 +80,8 @@ def test_where_no_answer_is_read_the_journal_says_that_the_outcome_is_not_known(
     changes = Changes(book, lambda _who, change: told.append(change.after))
     monkeypatch.setattr(fixes, "_PATIENCE", 0.5)
     one = silent(monkeypatch, tmp_path) if answer is None else doctor(monkeypatch, tmp_path, answer)
-    with one, pytest.raises(CommandError) as failure:
+    with one, command_error(Exit.UNAVAILABLE):
         asyncio.run(changes.fix("ada", "settings"))
-    assert failure.value.code == Exit.UNAVAILABLE
     (entry,) = book.newest(10)
     assert (entry.who, entry.subject, entry.key) == ("ada", "check settings", "state")
     assert (entry.before, entry.after, told) == ("wrong", "not known", ["not known"])
@@ -104,9 +104,8 @@ def test_while_a_fix_runs_another_one_is_refused_at_once(monkeypatch: pytest.Mon
         with silent(monkeypatch, tmp_path) as listener:
             first = asyncio.create_task(changes.fix("ada", "settings"))
             connection, _ = await asyncio.to_thread(listener.accept)
-            with connection, pytest.raises(CommandError, match="busy: another fix runs") as failure:
+            with connection, command_error(Exit.IN_USE, "busy: another fix runs"):
                 await asyncio.wait_for(changes.fix("bob", "limits"), 5)
-            assert failure.value.code == Exit.IN_USE
             with pytest.raises(Silent):
                 await first
 
@@ -128,13 +127,11 @@ def test_while_a_fix_runs_another_one_is_refused_at_once(monkeypatch: pytest.Mon
 def test_what_is_no_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes, code: Exit, line: str
 ) -> None:
-    with doctor(monkeypatch, tmp_path, answer), pytest.raises(CommandError, match=line) as failure:
+    with doctor(monkeypatch, tmp_path, answer), command_error(code, line):
         fixes.ask("settings")
-    assert failure.value.code == code
 
 
 def test_without_a_socket_its_unit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fixes, "FIXES", tmp_path / "nothing.sock")
-    with pytest.raises(CommandError, match=r"is tributary-doctor-fix\.socket active") as failure:
+    with command_error(Exit.UNAVAILABLE, "is tributary-doctor-fix.socket active"):
         fixes.ask("settings")
-    assert failure.value.code == Exit.UNAVAILABLE

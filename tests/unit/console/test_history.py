@@ -4,7 +4,7 @@ import pytest
 
 from command import mapping
 from console.history import COARSE, SECONDS, Recorder
-from tests.unit.console.full_disk import full_disk
+from tests.unit.full_disk import full_disk
 from tributary.api.documents import Link
 
 START = 1_800_000_000

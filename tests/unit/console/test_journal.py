@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from console.journal import STATE, Book, Change
-from tests.unit.console.full_disk import full_disk
+from tests.unit.full_disk import full_disk
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError
 

@@ -11,7 +11,7 @@ from command.show import Listed
 from console import looking
 from console.history import Recorder
 from console.looking import Clock, Looking, Seen, _nothing
-from tests.unit.console.full_disk import full_disk
+from tests.unit.full_disk import full_disk
 from tests.unit.throttler.answer import answer
 from tributary.daemons import directories
 

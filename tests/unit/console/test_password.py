@@ -23,8 +23,7 @@ def test_a_password_fits_what_was_kept_of_it(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
-    [("correct horse battery", BY_MKPASSWD), ("correct horse", FORMER), ("password", BY_ARGON2)],
+    ("given", "kept"), [("correct horse battery", BY_MKPASSWD), ("correct horse", FORMER), ("password", BY_ARGON2)]
 )
 def test_hashes_of_others_are_good(given: str, kept: str) -> None:
     assert password.checked(kept) == kept

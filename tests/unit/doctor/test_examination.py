@@ -9,7 +9,6 @@ import pytest
 from doctor import examination, links, services
 from doctor.examination import Role, checks, examine, path_to
 from doctor.findings import Finding, State
-from tributary.api import fleet_file
 from tributary.kernel import sysctl
 
 Playing = Callable[[str, str], None]
@@ -129,10 +128,10 @@ def test_a_service_manager_that_does_not_answer_makes_it_no_router(playing: Play
     assert examination.own_role() is Role.GATEWAY
 
 
+@pytest.mark.usefixtures("fleet_status")
 def test_a_fleets_program_that_is_enabled_and_has_ended_is_found_and_no_fleet_is_none(
-    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    playing: Playing,
 ) -> None:
-    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
     assert examine(Role.GATEWAY, ["fleet"]) == []
     playing("systemctl", "echo 'tributary-anycast.service enabled enabled'")
     (ended,) = examine(Role.GATEWAY, ["fleet"])
@@ -140,21 +139,15 @@ def test_a_fleets_program_that_is_enabled_and_has_ended_is_found_and_no_fleet_is
 
 
 @pytest.mark.usefixtures("playing")
-def test_a_fleets_program_that_was_killed_is_found_also_where_it_is_not_enabled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
-    fleet_file.FILE.write_text('{"time": 0, "announced": true, "drained": null, "answers": true}')
+def test_a_fleets_program_that_was_killed_is_found_also_where_it_is_not_enabled(fleet_status: Path) -> None:
+    fleet_status.write_text('{"time": 0, "announced": true, "drained": null, "answers": true}')
     (killed,) = examine(Role.GATEWAY, ["fleet"])
     assert (killed.state, killed.message) == (State.WRONG, "nothing is announced: it does not run")
 
 
 @pytest.mark.usefixtures("playing")
 @pytest.mark.parametrize("written", ["[", "[]", '{"time": "now"}', '{"time": 0}'])
-def test_of_a_fleets_status_that_is_damaged_nothing_is_known(
-    written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
-    fleet_file.FILE.write_text(written)
+def test_of_a_fleets_status_that_is_damaged_nothing_is_known(written: str, fleet_status: Path) -> None:
+    fleet_status.write_text(written)
     (damaged,) = unclear("fleet")
     assert "status.json cannot be read" in damaged.message

@@ -138,8 +138,7 @@ def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> 
 
 
 @pytest.mark.parametrize(
-    ("gateway", "via"),
-    [("198.51.100.1", "via 198.51.100.1 "), (None, ""), ("inet6 fe80::1", "via inet6 fe80::1 ")],
+    ("gateway", "via"), [("198.51.100.1", "via 198.51.100.1 "), (None, ""), ("inet6 fe80::1", "via inet6 fe80::1 ")]
 )
 def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule(gateway: str | None, via: str) -> None:
     (finding,) = links.judge_routes([HOME, replace(STRAY, gateway=gateway)])
@@ -303,16 +302,10 @@ FLEET = {"time": 1000.0, "announced": True, "drained": None, "answers": True, "h
     ],
 )
 def test_a_node_of_a_fleet_is_announced_unless_somebody_has_drained_it(
-    changed: Mapping[str, Any] | None,
-    now: float,
-    state: str,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    changed: Mapping[str, Any] | None, now: float, state: str, told: str, fleet_status: Path
 ) -> None:
-    monkeypatch.setattr(fleet_file, "FILE", tmp_path / "status.json")
     if changed is not None:
-        fleet_file.FILE.write_text(json.dumps({**FLEET, **changed}))
+        fleet_status.write_text(json.dumps({**FLEET, **changed}))
     finding = fleet.judge(fleet_file.read(now))
     assert (states(finding), finding.message.endswith(told)) == ([state], True)
 
