@@ -8,10 +8,12 @@ import pytest
 
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
 from image.firstboot.files import changed, news
+from tests.refusals import command_error
 from tests.unit.image.firstboot.systems import YESCRYPT, make_system
 from tributary.settings.errors import CommandError, Exit
 
 ME = Owner(os.getuid(), os.getgid())
+NEW = WriteFile("/etc/first", "new", owner=ME)
 
 
 @pytest.fixture
@@ -84,14 +86,8 @@ def test_a_file_that_cannot_be_written_leaves_all_as_it_was(root: Path) -> None:
     (root / "etc/first").write_text("old")
     (root / "etc/blocked").mkdir()
     before = contents(root)
-    with pytest.raises(CommandError, match="blocked: cannot be written") as caught:
-        do(
-            root,
-            WriteFile("/etc/first", "new", owner=ME),
-            RemoveFile("/etc/passwd"),
-            WriteFile("/etc/blocked", "x", owner=ME),
-        )
-    assert caught.value.code == Exit.SYSTEM
+    with command_error(Exit.SYSTEM, "blocked: cannot be written"):
+        do(root, NEW, RemoveFile("/etc/passwd"), WriteFile("/etc/blocked", "x", owner=ME))
     assert contents(root) == before
 
 
@@ -99,13 +95,11 @@ def test_a_file_that_cannot_be_written_leaves_all_as_it_was(root: Path) -> None:
 def test_what_fails_later_takes_all_files_back(root: Path, error: BaseException) -> None:
     (root / "etc/first").write_text("old")
     before = contents(root)
-    actions = (
-        WriteFile("/etc/first", "new", owner=ME),
-        WriteFile("/etc/second", "new", owner=ME),
-        RemoveFile("/etc/passwd"),
-        SetPassword("root", YESCRYPT),
-    )
-    with pytest.raises(type(error)), changed(root, actions):
+    second = WriteFile("/etc/second", "new", owner=ME)
+    with (
+        pytest.raises(type(error)),
+        changed(root, [NEW, second, RemoveFile("/etc/passwd"), SetPassword("root", YESCRYPT)]),
+    ):
         assert (root / "etc/second").exists()
         raise error
     assert contents(root) == before

@@ -12,11 +12,13 @@ from image.firstboot.apply import System, commands
 from image.firstboot.facts import Facts
 from image.firstboot.first_start import PLACE
 from image.firstboot.settings import Role
+from tests.refusals import command_error
 from tests.unit.image.firstboot.cards import ACCESS_POINT, HOME, LOGIN, MODEM
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, planned, texts
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 GATEWAY = facts()
+LAN = '[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n'
 WIFI = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
 
 
@@ -30,20 +32,8 @@ def units(text: str, given: Facts | None = None) -> dict[str, bool]:
 @pytest.mark.parametrize("interface", ["end1", "end*"])
 @pytest.mark.parametrize(("said", "asks"), [('dns = ["9.9.9.9"]', True), ('address = "198.51.100.10/29"', False)])
 def test_a_link_with_a_table_of_its_interface_is_asked_for_a_prefix(interface: str, said: str, asks: bool) -> None:
-    text = f"""\
-role = "router"
-gateway = "203.0.113.5"
-[wan.fibre]
-interface = "{interface}"
-[wan.office]
-interface = "lan9"
-[network.end1]
-{said}
-[lan]
-interface = "eth0"
-address = "192.168.77.1/24"
-ipv6 = "link"
-"""
+    home = HOME.replace("end0", "eth0").replace("wlan0", interface)
+    text = f'{home}ipv6 = "link"\n[network.end1]\n{said}\n'
     (file,) = (each for path, each in texts(text).items() if path.endswith("-end1.network"))
     assert ("DHCPPrefixDelegation" in file or "PrefixDelegationHint" in file) is asks
 
@@ -93,19 +83,12 @@ def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "running"),
-    [
-        ("", ["tributary-firewall.service", "tributary-first-start.service"]),
-        (
-            '[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n',
-            ["tributary-firewall.service", "tributary-first-start.service"],
-        ),
-        ("first_start_page = false", ["tributary-firewall.service"]),
-    ],
+    ("card", "pages"), [("", ["first-start"]), (LAN, ["first-start"]), ("first_start_page = false", [])]
 )
 def test_a_home_router_that_is_not_set_up_runs_at_most_the_page_behind_its_firewall(
-    card: str, running: list[str]
+    card: str, pages: list[str]
 ) -> None:
+    running = [f"tributary-{part}.service" for part in ("firewall", *pages)]
     assert [unit for unit, enabled in units(card).items() if enabled] == running
 
 
@@ -122,7 +105,7 @@ def test_the_firewall_lets_the_page_in_at_the_lan_s_side_alone() -> None:
 
     at = "tcp_in iifname @lan_interfaces ip daddr {} tcp dport 80 accept\n"
     assert rules("").endswith(at.format("192.168.77.1"))
-    assert rules('[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n').endswith(at.format("10.0.0.1"))
+    assert rules(LAN).endswith(at.format("10.0.0.1"))
     assert "dport 80" not in rules(HOME) + rules("first_start_page = false")
     assert "add element" not in rules("")
 
@@ -134,9 +117,8 @@ def test_the_card_s_role_counts_before_the_image_s() -> None:
 
 def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
     given = facts(units=frozenset(UNITS) - {"tributary-squid.service"})
-    with pytest.raises(CommandError, match=r"tributary-squid\.service is not on this image") as caught:
+    with command_error(Exit.UNAVAILABLE, "tributary-squid.service is not on this image"):
         planned("", given)
-    assert caught.value.code == Exit.UNAVAILABLE
 
 
 def test_an_image_that_lacks_a_unit_of_the_other_role_is_fine() -> None:
@@ -199,11 +181,7 @@ def test_a_lan_that_is_wireless_alone_needs_no_bridge() -> None:
 
 @pytest.mark.parametrize(
     ("wireless", "named", "taken"),
-    [
-        (("wlp2s0", "wlp3s0"), "end1", "wlp2s0"),
-        (("wlp2s0", "wlp3s0"), "wlp2s0", "wlp3s0"),
-        ((), "end1", "wlan0"),
-    ],
+    [(("wlp2s0", "wlp3s0"), "end1", "wlp2s0"), (("wlp2s0", "wlp3s0"), "wlp2s0", "wlp3s0"), ((), "end1", "wlan0")],
 )
 def test_an_access_point_takes_the_first_wireless_interface_that_is_no_link(
     wireless: tuple[str, ...], named: str, taken: str

@@ -85,11 +85,7 @@ def data(size: int, room: int, filesystem: int | None) -> GrowingPartition:
 @pytest.mark.parametrize(
     ("growing", "has_host_keys", "wanted"),
     [
-        (
-            data(900 * MIB, 9000 * MIB, 900 * MIB),
-            True,
-            [GROW, FILL],
-        ),
+        (data(900 * MIB, 9000 * MIB, 900 * MIB), True, [GROW, FILL]),
         (data(9900 * MIB, MIB, 900 * MIB), True, [FILL]),
         (data(9900 * MIB, MIB, 9900 * MIB), True, []),
         (data(900 * MIB, 9000 * MIB, None), True, [GROW]),

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from image.kernel.build import lost, parse, read_fragments
-from tributary.settings.errors import CommandError, Exit
+from tests.refusals import command_error
+from tributary.settings.errors import Exit
 
 MERGED = "# comment\nCONFIG_INET=y\nCONFIG_IPV6=y\n# CONFIG_MPTCP is not set\nCONFIG_HZ=250\n"
 
@@ -34,6 +35,5 @@ def test_an_option_that_is_nowhere_is_lost_and_says_whose_it_was() -> None:
 @pytest.mark.parametrize("line", ["NET_SCH_HTB=m", "CONFIG_NET_SCH_HTB", "CONFIG_NET_SCH_HTB = m", " CONFIG_X=y", "y"])
 def test_a_line_that_asks_for_nothing_is_refused_by_fragment_and_number(line: str, tmp_path: Path) -> None:
     (tmp_path / "htb.config").write_text(f"# The classes.\n\n{line}\n")
-    with pytest.raises(CommandError, match=r"^htb\.config: line 3: .* accepted: CONFIG_NAME=value") as caught:
+    with command_error(Exit.USAGE, " accepted: CONFIG_NAME=value", begins="htb.config: line 3: "):
         read_fragments(tmp_path)
-    assert caught.value.code == Exit.USAGE

@@ -6,7 +6,8 @@ import pytest
 
 from image.upgrade.bundle import Bundle, Slot, Slots, insist
 from image.upgrade.machine import is_older
-from tributary.settings.errors import CommandError, Exit
+from tests.refusals import command_error
+from tributary.settings.errors import Exit
 
 # As RAUC 1.13 prints it.
 INFO = {
@@ -44,9 +45,8 @@ def test_slots_are_those_of_rauc() -> None:
 
 
 def test_a_system_that_was_started_from_neither_slot_is_refused() -> None:
-    with pytest.raises(CommandError, match="not started from one of two slots") as refused:
+    with command_error(Exit.UNAVAILABLE, "not started from one of two slots"):
         Slots.of(status(booted="none"))
-    assert refused.value.code == Exit.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("version", "allow_older"), [
@@ -68,9 +68,6 @@ def test_what_is_for_this_image_and_no_older_is_taken(version: str, allow_older:
     ({"version": None}, "x.raucb: it has no version"),
 ])  # fmt: skip
 def test_others_are_refused_with_the_reason(changes: dict[str, str | None], words: str) -> None:
-    with pytest.raises(CommandError) as refused:
-        insist(
-            *(Bundle.of(INFO | changes), "x.raucb", Slots.of(status()), "0.1.0-1~deb13", is_older), allow_older=False
-        )
-    assert str(refused.value).startswith(words)
-    assert refused.value.code == Exit.BAD_DATA
+    found = Bundle.of(INFO | changes)
+    with command_error(Exit.BAD_DATA, begins=words):
+        insist(found, "x.raucb", Slots.of(status()), "0.1.0-1~deb13", is_older, allow_older=False)

@@ -65,13 +65,7 @@ OLD, NEW = _System("0.1.0"), _System("0.2.0")
     ("B", OLD._replace(given_up="bad: tributary-squid.service"), "", "ORDER=B A A_OK=0 A_TRY=0 B_OK=1 B_TRY=0"),
 ])  # fmt: skip
 def test_the_slot_that_was_found_good_last_is_first_again_and_the_other_one_the_way_back_if_it_is_one(
-    boot: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    slot: str,
-    other: _System,
-    good: str,
-    variables: str,
+    boot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot: str, other: _System, good: str, variables: str
 ) -> None:
     monkeypatch.setattr(command, "_inside", {f"/dev/tributary/root-{'b' if slot == 'A' else 'a'}": other}.__getitem__)
     (boot / grubenv.NAME).write_bytes(bytes(1024))
