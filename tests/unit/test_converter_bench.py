@@ -1,5 +1,6 @@
 """The pure parts of the converter's benchmark."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -29,10 +30,11 @@ from experiments.bench.parts import (
     TUNNEL,
     UPLOAD,
 )
-from experiments.probes.conversion import Packet, conversions, packet
+from experiments.probes.conversion import Conversions, Packet, conversions, packet
 from experiments.study.changes import orders
 from experiments.study.readings import Reading, Readings
 from experiments.testbed.topology import Topology
+from tests.refusals import command_error
 from tributary.settings.errors import CommandError, Exit
 
 LINKS = Topology(())
@@ -40,48 +42,36 @@ FULL = Converter()
 QUICK = Converter.model_validate(dict(Converter.quick))
 
 
-def seen(at: float, kind: str) -> Packet:
-    """``kind``: from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's side; SYN, (Y) SYN/ACK, data or ACK."""
-    source, side, what = tuple(kind)
-    return Packet(int(1000 * at), side == "c", source != side, what == "D", what == "S", what == "Y")
+def converted(packets: str) -> Conversions:
+    """What packets come to, as "45 ccD": microseconds; from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's
+    side; SYN, (Y) SYN/ACK, data or ACK.
+    """
+    return conversions(
+        Packet(1000 * int(at), side == "c", source != side, what == "D", what == "S", what == "Y")
+        for at, source, side, what in re.findall(r"(\d+) (.)(.)(.)", packets)
+    )
 
 
 def test_delays_are_those_from_one_side_to_the_other() -> None:
-    found = conversions(
-        seen(*each)
-        for each in (
-            (0, "ccS"), (50, "csS"), (60, "ccD"), (85, "csD"), (100, "ssD"), (107, "scD"),
-            (200, "ccD"), (203, "csD"), (300, "ssD"), (304, "scD"),
-        )
-    )  # fmt: skip
+    found = converted("0 ccS, 50 csS, 60 ccD, 85 csD, 100 ssD, 107 scD, 200 ccD, 203 csD, 300 ssD, 304 scD")
     assert (found.syn, found.first_data, found.data, found.reply) == ([50], [25], [3], [7, 4])
 
 
 def test_the_time_that_the_client_takes_is_not_the_converters_own() -> None:
     # Of 100 microseconds 5 pass until the SYN/ACK, 80 until the request has come, and 15 until the SYN goes out.
-    asked_for = ((0, "ccS"), (5, "scY"), (45, "ccA"), (85, "ccD"), (100, "csS"))
-    found = conversions(seen(*each) for each in asked_for)
+    found = converted("0 ccS, 5 scY, 45 ccA, 85 ccD, 100 csS")
     assert (found.syn, found.own_syn) == ([100], [20])
     # One that connects at once, whatever else comes from the client.
-    relayed = ((0, "ccS"), (5, "scY"), (45, "ccA"), (47, "csS"), (48, "ccD"))
-    assert conversions(seen(*each) for each in relayed).own_syn == [7]
+    assert converted("0 ccS, 5 scY, 45 ccA, 47 csS, 48 ccD").own_syn == [7]
 
 
 def test_a_connection_begins_with_its_syn_whatever_the_last_one_left() -> None:
-    found = conversions(
-        seen(*each) for each in ((0, "ccS"), (1, "csS"), (2, "ccD"), (10, "ccS"), (20, "ccD"), (21, "csS"), (25, "csD"))
-    )
+    found = converted("0 ccS, 1 csS, 2 ccD, 10 ccS, 20 ccD, 21 csS, 25 csD")
     assert (found.syn, found.first_data, found.data) == ([1, 11], [5], [])
 
 
 def test_only_the_first_segments_of_a_request_and_an_answer_count() -> None:
-    found = conversions(
-        seen(*each)
-        for each in (
-            (0, "ccS"), (1, "csS"), (2, "ccD"), (3, "ccD"), (5, "csD"), (6, "csD"),
-            (10, "ssD"), (11, "ssD"), (14, "scD"), (15, "ssD"), (16, "scD"),
-        )
-    )  # fmt: skip
+    found = converted("0 ccS, 1 csS, 2 ccD, 3 ccD, 5 csD, 6 csD, 10 ssD, 11 ssD, 14 scD, 15 ssD, 16 scD")
     assert (found.first_data, found.data, found.reply) == ([3], [], [4])
 
 
@@ -196,8 +186,7 @@ def test_all_but_downloads_is_steered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("processor", "expected"),
-    [(0, "1"), (1, "2"), (31, "80000000"), (32, "1,00000000"), (65, "2,00000000,00000000")],
+    ("processor", "expected"), [(0, "1"), (1, "2"), (31, "80000000"), (32, "1,00000000"), (65, "2,00000000,00000000")]
 )
 def test_a_processor_is_a_bit_of_the_kernels_mask(processor: int, expected: str) -> None:
     assert mask(processor) == expected
@@ -235,9 +224,8 @@ def test_contenders_of_a_measurement_follow_each_other_and_costs_are_measured_al
     ],
 )
 def test_a_part_that_is_not_there_is_refused_before_anything_is_touched(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(CommandError, match=complaint) as refused:
+    with command_error(Exit.USAGE, complaint):
         main(["run", *arguments])
-    assert refused.value.code is Exit.USAGE
 
 
 def test_every_contender_has_a_name_and_a_port_of_its_own() -> None:

@@ -12,8 +12,9 @@ from experiments.testbed.links import kernel_has_netem
 from experiments.testbed.network import node_names
 from experiments.testbed.node import Node, Process
 from experiments.testbed.usage import parse
+from tests.refusals import command_error
 from tributary.daemons.directories import lock_file
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +27,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_testbeds_of_a_name_are_one_command_s_also_between_one_and_the_next(run: Path) -> None:
     with alone("mine"), alone("other"):
-        with pytest.raises(CommandError, match="another command measures on testbeds 'mine'") as caught, alone("mine"):
+        with command_error(Exit.IN_USE, "another command measures on testbeds 'mine'"), alone("mine"):
             pass
-        assert caught.value.code == Exit.IN_USE
         assert build.names() == []
     assert [*run.iterdir()] == []
 
@@ -106,9 +106,8 @@ def test_a_report_is_read_also_of_who_complains_behind_it(tmp_path: Path) -> Non
 
 
 def test_who_reports_nothing_is_named_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="false: printed no report: load: no server answers") as caught:
+    with command_error(Exit.SYSTEM, "false: printed no report: load: no server answers"):
         ended(tmp_path / "log", "load: no server answers\n").report()
-    assert caught.value.code == Exit.SYSTEM
 
 
 NETSTAT = """\

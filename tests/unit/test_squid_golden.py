@@ -76,10 +76,7 @@ def test_at_the_port_for_counters_there_is_nothing_else_and_they_are_nowhere_els
     assert (
         at_the_port
         == rules[:2]
-        == [
-            "http_access allow at_counters counter_pages",
-            "http_access deny at_counters why_internal",
-        ]
+        == ["http_access allow at_counters counter_pages", "http_access deny at_counters why_internal"]
     )
     # The first line of cachemgr_passwd that has a page's name counts (CacheManager::PasswdGet()).
     passwords = [line for line in lines if line.startswith("cachemgr_passwd")]

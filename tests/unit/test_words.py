@@ -45,11 +45,7 @@ FORMER: dict[str, dict[str, str]] = {
         "MOST_[A-Z_]+": "MAX_...",
     },
     "overlay": COMMON
-    | {
-        "Lost|Office|Handed": "SessionError, Leadership, RoutesFile",
-        "MOST_[A-Z_]+": "MAX_...",
-        "canary": "sanity",
-    },
+    | {"Lost|Office|Handed": "SessionError, Leadership, RoutesFile", "MOST_[A-Z_]+": "MAX_...", "canary": "sanity"},
     "router": COMMON
     | {
         "CPE|cpe": "router",

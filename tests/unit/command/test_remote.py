@@ -6,7 +6,8 @@ import pytest
 
 from command.console_url import url
 from command.remote import Answers
-from tributary.settings.errors import CommandError, Exit
+from tests.refusals import command_error
+from tributary.settings.errors import Exit
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,6 @@ def test_a_token_that_would_be_read_on_its_way_is_not_sent(
     url: str, token: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRIBUTARY_TOKEN", token)
-    with pytest.raises(CommandError, match=message) as raised:
+    with command_error(Exit.USAGE, message) as raised:
         Answers(url).services()
-    assert raised.value.code == Exit.USAGE
     assert token not in str(raised.value)

@@ -33,9 +33,7 @@ def later(seconds: float = 2.0, sent: int = 0, received: int = 0, dropped: int =
         throttled, sent_bytes=throttled.sent_bytes + sent, received_bytes=throttled.received_bytes + received
     )
     return answer(
-        uptime_s=first.uptime_s + seconds,
-        classes=(entry,),
-        sessions=(session(first, subflows=(throttled, free)),),
+        uptime_s=first.uptime_s + seconds, classes=(entry,), sessions=(session(first, subflows=(throttled, free)),)
     )
 
 

@@ -17,8 +17,7 @@ COMMIT = Commit("abc1234def5678901234567890123456789012345", 1_795_280_493)  # 2
 def elf(architecture: Architecture, *, interpreter: bool = False, glibc: tuple[str, ...] = ()) -> bytes:
     """An ELF file (elf(5)) with one program header, and the names of symbol versions behind it."""
     header = struct.pack(
-        *("<4s5B7xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 0, 3, architecture.elf),
-        *(1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0),
+        *("<4s5B7xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 0, 3, architecture.elf), *(1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
     )
     segment = struct.pack("<I52x", 3 if interpreter else 1)
     return header + segment + b"".join(f"GLIBC_{version}\0".encode() for version in glibc)

@@ -2,13 +2,13 @@
 
 from importlib import metadata
 
-import pytest
 from packaging.utils import canonicalize_name
 
 from debs import parts, wheels
+from tests.refusals import command_error
 from tests.unit.debs.sample import imported, release
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 LOCK = (ROOT / "requirements.lock").read_text()
 
@@ -36,9 +36,8 @@ def test_pip_is_given_exact_versions_with_all_their_hashes() -> None:
 
 
 def test_a_name_that_the_lock_has_not_is_refused() -> None:
-    with pytest.raises(CommandError, match=r"requirements\.lock has no three") as refused:
+    with command_error(Exit.USAGE, "requirements.lock has no three"):
         wheels.selected(SMALL, ["three"], wheels.environment(release()))
-    assert refused.value.code == Exit.USAGE
 
 
 def test_what_a_library_needs_comes_with_it_unless_another_target_needs_it() -> None:

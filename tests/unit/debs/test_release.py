@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from debs.release import base_version
 from image.upgrade.machine import is_older
+from tests.refusals import command_error
 from tests.unit.debs.sample import COMMIT, release
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 def test_a_commit_is_named_by_its_time_and_hash() -> None:
@@ -46,6 +45,5 @@ def test_a_snapshot_is_newer_than_the_tag_before_it() -> None:
 
 def test_python_and_rust_must_agree_on_the_version() -> None:
     python, rust = {"project": {"version": "0.1.0"}}, {"workspace": {"package": {"version": "0.2.0"}}}
-    with pytest.raises(CommandError, match=r"says version 0\.1\.0, Cargo\.toml 0\.2\.0") as refused:
+    with command_error(Exit.USAGE, "says version 0.1.0, Cargo.toml 0.2.0"):
         base_version(python, rust)  # type: ignore[arg-type]
-    assert refused.value.code == Exit.USAGE

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from debs.wheels import unpacked
+from tests.refusals import command_error
 from tributary.settings.errors import CommandError, Exit
 
 ABOUT = "quick-1.2.dist-info"
@@ -48,9 +49,8 @@ def test_a_wheel_is_unpacked_without_its_scripts(tmp_path: Path) -> None:
     ids=["a file that was changed", "a file that is not in the record"],
 )
 def test_a_wheel_that_is_not_what_it_says_is_refused(tmp_path: Path, change: Mapping[str, bytes]) -> None:
-    with pytest.raises(CommandError, match=r"quick-1\.2-py3-none-any\.whl: no sound wheel: .*RECORD") as caught:
+    with command_error(Exit.UNAVAILABLE, "quick-1.2-py3-none-any.whl: no sound wheel: ", "RECORD"):
         unpacked(packed(tmp_path, {**FILES, **change}, FILES))
-    assert caught.value.code == Exit.UNAVAILABLE
 
 
 def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gateway.peers import by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.state import State
-from tests.refusals import command_error
+from tests.refusals import command_error, usage_error
 from tests.unit.gateway.house import LANS, NETWORK, heard, of, router
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -127,10 +127,7 @@ def test_nobody_was_seen_in_the_future() -> None:
 
 @pytest.mark.parametrize("ports", ["27015", "tcp", "tcp/0", "sctp/5", "tcp/9-8"])
 def test_ports_are_given_with_their_protocol(ports: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        command.cli.main(["forward", "berlin", ports])
-    assert caught.value.code == Exit.USAGE
-    assert "tcp/ or udp/ and a port" in capsys.readouterr().err
+    assert "tcp/ or udp/ and a port" in usage_error(command.cli.main, ["forward", "berlin", ports], capsys)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 45, b"AAAA", b"\xff"])

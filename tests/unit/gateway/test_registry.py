@@ -50,9 +50,8 @@ def test_a_name_is_short_and_plain(name: str) -> None:
 
 def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> None:
     registry.write("Berlin", router(1))
-    with pytest.raises(CommandError, match="'Berlin'") as caught:
+    with command_error(Exit.USAGE, "'Berlin'", str(registry.folder / "Berlin.toml")):
         registry.read()
-    assert str(registry.folder / "Berlin.toml") in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> No
     [
         ("number = 1\n", "number = 4096\n", "no block 4096"),
         ("number = 1\n", "number = 0\n", "number = 0"),
-        ("number = 1\n", "", r"number = '\(missing\)'"),
+        ("number = 1\n", "", "number = '(missing)'"),
         ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, forward, keys, lan, next, number"),
         (f'    "{key(1, 8)}",\n', "", "9 public keys"),
         (f'    "{key(1, 8)}",\n', f'    "{key(1, 7)}",\n', "no two the same"),
@@ -72,9 +71,8 @@ def test_a_wrong_file_is_refused_by_its_name(registry: Registry, line: str, inst
     file = registry.folder / "berlin.toml"
     assert line in file.read_text()
     file.write_text(file.read_text().replace(line, instead))
-    with pytest.raises(CommandError, match=complaint) as caught:
+    with command_error(Exit.USAGE, complaint, str(file)):
         registry.read()
-    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,4 @@ duid 00:01:00:01:2c
 1790000000 12345 2001:db8::9 laptop 00:01:00:01
 nothing
 """
-    assert names(leases) == {
-        LAPTOP: "laptop",
-        PHONE: "<script>alert(1)</script>",
-        "02:00:00:00:00:04": "x" * 63,
-    }
+    assert names(leases) == {LAPTOP: "laptop", PHONE: "<script>alert(1)</script>", "02:00:00:00:00:04": "x" * 63}

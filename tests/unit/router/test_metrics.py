@@ -59,8 +59,7 @@ def test_what_is_not_known_of_a_link_has_no_value(name: str, link: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "allowed"),
-    [(None, 1), ("no carrier", 1), ("outside of its hours, used again at 22:00", 0)],
+    ("reason", "allowed"), [(None, 1), ("no carrier", 1), ("outside of its hours, used again at 22:00", 0)]
 )
 def test_a_link_that_its_settings_keep_from_use_is_told_from_one_that_fails(reason: str | None, allowed: float) -> None:
     status = answer()

@@ -38,11 +38,7 @@ test_claims_on_the_path = claims_test(
         "the first byte comes 25 % sooner through 1 proxy, but for their own time",
         first_byte_ms_10=152,
     ),
-    at(
-        "proxies=1,by=0-RTT Convert",
-        "0-RTT Convert brings it sooner than 25 %, through 1 proxy",
-        first_byte_ms_10=151,
-    ),
+    at("proxies=1,by=0-RTT Convert", "0-RTT Convert brings it sooner than 25 %, through 1 proxy", first_byte_ms_10=151),
     at("proxies=3,by=early SYN", "25 kB come 49 % sooner through 3 proxies", whole_ms_25=160),
     at(
         "proxies=2,by=handshake first",

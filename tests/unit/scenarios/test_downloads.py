@@ -15,9 +15,10 @@ from experiments.scenarios.shared_bottleneck import SharedBottleneck
 from experiments.study.readings import Point, Readings
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Topology
+from tests.refusals import command_error
 from tests.unit.scenarios.made_up import at, but, claims_test, differing, drawn, failed, judged, readings, topology
 from tests.unit.test_demo import download
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 
 def legacy(point: Point) -> dict[str, float]:
@@ -104,9 +105,8 @@ def test_a_warm_up_that_takes_it_all_is_refused(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(shared_bottleneck, "fetched", lambda *_: download("any", 4.0, 40_000_000, 10_000_000))
     testbed = Testbed("none", topology(SharedBottleneck), tmp_path, netem=True)
     experiment = SharedBottleneck(seconds=4.0, warm_up=5.0)
-    with pytest.raises(CommandError, match="a larger size, or a shorter warm_up") as failure:
+    with command_error(Exit.USAGE, "a larger size, or a shorter warm_up"):
         experiment.measure(testbed, experiment.points(testbed.topology)[0], 1)
-    assert failure.value.code == Exit.USAGE
 
 
 def conversion(point: Point) -> dict[str, float]:

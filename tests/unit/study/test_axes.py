@@ -10,6 +10,7 @@ from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
 from experiments.study.order import Order
 from experiments.study.readings import Point, Reading, Readings
+from tests.refusals import command_error
 from tests.unit.scenarios.made_up import SERIES
 from tributary.settings.errors import CommandError, Exit
 
@@ -65,9 +66,8 @@ def test_a_swept_number_is_noted_also_where_it_is_0() -> None:
     ],
 )
 def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
-    with pytest.raises(CommandError, match=complaint) as caught:
+    with command_error(Exit.USAGE, complaint):
         order(sweep)
-    assert caught.value.code == Exit.USAGE
 
 
 @pytest.mark.parametrize(

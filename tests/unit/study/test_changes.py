@@ -10,6 +10,7 @@ from experiments.scenarios.legacy import Legacy
 from experiments.study.changes import orders
 from experiments.study.experiment import Experiment
 from experiments.testbed.profile import PROFILES
+from tests.refusals import command_error
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -65,10 +66,8 @@ def test_a_change_applies_to_those_that_have_its_key(both: list[Experiment]) -> 
     ],
 )
 def test_what_none_has_or_one_cannot_take_is_refused(both: list[Experiment], change: str, complaint: str) -> None:
-    with pytest.raises(CommandError) as failure:
+    with command_error(Exit.USAGE, complaint):
         orders(both, [change])
-    assert complaint in str(failure.value)
-    assert failure.value.code == Exit.USAGE
 
 
 def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
@@ -101,6 +100,5 @@ def test_true_and_false_are_no_text(text: str, expected: bool) -> None:
 def test_a_profile_without_links_is_refused_by_its_key(text: str, tmp_path: Path) -> None:
     profile = tmp_path / "bad.toml"
     profile.write_text(text)
-    with pytest.raises(CommandError, match=r"bad\.toml: link") as caught:
+    with command_error(Exit.USAGE, "bad.toml: link"):
         orders([Legacy()], [], over=profile)
-    assert caught.value.code == Exit.USAGE

@@ -6,7 +6,8 @@ import pytest
 
 from experiments.study.__main__ import main
 from experiments.study.catalogue import SCENARIOS
-from tributary.settings.errors import CommandError, Exit
+from tests.refusals import command_error, usage_error
+from tributary.settings.errors import Exit
 
 
 def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,16 +26,12 @@ def test_dry_run_tells_what_would_be_measured(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_wrong_setting_is_refused_by_name() -> None:
-    with pytest.raises(CommandError, match="one of the keys longest, repeat, size, warm_up") as failure:
+    with command_error(Exit.USAGE, "one of the keys longest, repeat, size, warm_up"):
         main(["run", "legacy", "--dry-run", "--set", "colour=blue"])
-    assert failure.value.code == Exit.USAGE
 
 
 def test_what_passes_is_kept_of_testbeds_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CommandError, match="--pcap: accepted: for experiments on a testbed alone") as failure:
+    with command_error(Exit.USAGE, "--pcap: accepted: for experiments on a testbed alone"):
         main(["run", "acceleration", "--pcap", "--dry-run"])
-    assert failure.value.code == Exit.USAGE
-    with pytest.raises(SystemExit) as ended:
-        main(["run", "legacy", "--pcap", "--hosts", "hosts.toml", "--dry-run"])
-    assert ended.value.code == Exit.USAGE
-    assert "--pcap and --hosts: accepted: one of them" in capsys.readouterr().err
+    both = ["run", "legacy", "--pcap", "--hosts", "hosts.toml", "--dry-run"]
+    assert "--pcap and --hosts: accepted: one of them" in usage_error(main, both, capsys)

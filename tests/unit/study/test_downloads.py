@@ -4,8 +4,9 @@ import pytest
 
 from experiments.record import Download, Sample, read_sending
 from experiments.scenarios.downloads import values_of
+from tests.refusals import command_error
 from tests.unit.test_demo import download
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 AGAIN = ("wired", "10.0.1.2:7000")
 
@@ -52,6 +53,5 @@ def test_an_answer_that_comes_all_at_once_has_its_rates() -> None:
 
 
 def test_a_warm_up_that_takes_it_all_is_refused() -> None:
-    with pytest.raises(CommandError, match="a larger size, or a shorter warm_up") as failure:
+    with command_error(Exit.USAGE, "a larger size, or a shorter warm_up"):
         values_of(download("mptcp", 0.8, 8_000_000, 2_000_000), warm_up=1.0)
-    assert failure.value.code == Exit.USAGE

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from experiments.results import finish
 from experiments.study.folder import Folder
 from experiments.study.readings import Reading
+from tests.refusals import command_error
 from tests.unit.study.test_readings import reading
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 
 PLAN = {"scenario": "made up", "options": {"repeat": 2}}
 
@@ -69,9 +68,9 @@ def test_a_run_that_goes_on_is_nobody_else_s(tmp_path: Path) -> None:
     with Folder.resumed_or_begun(tmp_path, PLAN) as first:
         (first.path / "manifest.json").write_text("of the first")
         before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(CommandError, match="another command goes on with this run") as failure:
+        with command_error(Exit.IN_USE, "another command goes on with this run"):
             begun(tmp_path)
-        assert (failure.value.code, sorted(tmp_path.rglob("*"))) == (Exit.IN_USE, before)
+        assert sorted(tmp_path.rglob("*")) == before
         assert begun(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
     assert begun(tmp_path) == first
 

@@ -18,9 +18,10 @@ from experiments.study.hosts import place
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
+from tests.refusals import command_error, usage_error
 from tributary import cargo
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 from tributary.settings.files import check
 
 EXAMPLE = ROOT / "experiments/hosts/hosts.toml"
@@ -60,10 +61,8 @@ def settings(**changes: object) -> HostsSettings:
     ],
 )
 def test_each_error_names_the_key_and_what_is_accepted(changes: dict[str, object], complaint: str) -> None:
-    with pytest.raises(CommandError) as failure:
+    with command_error(Exit.USAGE, complaint):
         settings(**changes)
-    assert complaint in str(failure.value)
-    assert failure.value.code == Exit.USAGE
 
 
 def test_what_is_not_described_is_measured_and_not_judged() -> None:
@@ -141,28 +140,17 @@ def test_a_dry_run_says_what_would_be_done_where(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_what_makes_or_changes_links_is_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(CommandError) as failure:
+    with command_error(Exit.USAGE, complaint):
         main(["run", *arguments, "--hosts", str(EXAMPLE), "--dry-run"])
-    assert complaint in str(failure.value)
-    assert failure.value.code == Exit.USAGE
 
 
 def test_a_profile_and_hosts_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["run", "legacy", "--hosts", str(EXAMPLE), "--profile", str(PROFILES / "two-fibre.toml"), "--dry-run"])
-    assert ended.value.code == Exit.USAGE
-    assert "--profile and --hosts: accepted: one of them" in capsys.readouterr().err
+    both = ["run", "legacy", "--hosts", str(EXAMPLE), "--profile", str(PROFILES / "two-fibre.toml"), "--dry-run"]
+    assert "--profile and --hosts: accepted: one of them" in usage_error(main, both, capsys)
 
 
 LOGIN = Login("gateway", settings().gateway, None, Path("/control"))
-FIT = {
-    "user": 0,
-    "version": version(),
-    "mptcp": True,
-    "missing": [],
-    "converter": cargo.sources(),
-    "cache": "/cache",
-}
+FIT = {"user": 0, "version": version(), "mptcp": True, "missing": [], "converter": cargo.sources(), "cache": "/cache"}
 BUILD = "run /opt/tributary/scripts/setup.d/programs /cache --released tributary-converter tributary-load there"
 
 
@@ -181,10 +169,8 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
     about: dict[str, object], code: Exit, complaint: str
 ) -> None:
     assert checked(LOGIN, FIT) == FIT
-    with pytest.raises(CommandError) as failure:
+    with command_error(code, begins=f"gateway (b): {complaint}"):
         checked(LOGIN, FIT | about)
-    assert str(failure.value).startswith(f"gateway (b): {complaint}")
-    assert failure.value.code == code
 
 
 def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) -> None:

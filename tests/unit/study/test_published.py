@@ -15,8 +15,9 @@ from experiments.study.folder import Record
 from experiments.study.papers import table
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
+from tests.refusals import command_error
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit
 from tributary.settings.files import check
 
 RESULTS = ROOT / "docs/results"
@@ -100,9 +101,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert published(tmp_path) is None
     (tmp_path / "manifest.json").write_text(json.dumps({"testbeds": []}))
     (tmp_path / "readings.jsonl.xz").write_bytes(b"no archive")
-    with pytest.raises(CommandError, match="cannot be read") as caught:
+    with command_error(Exit.NO_INPUT, "cannot be read"):
         published(tmp_path)
-    assert caught.value.code == Exit.NO_INPUT
 
 
 @pytest.mark.parametrize(
