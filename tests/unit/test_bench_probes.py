@@ -128,13 +128,7 @@ def test_a_join_is_matched_with_the_first_element_after_it(
 
 def test_what_was_measured_under_load_is_summed_up() -> None:
     values, medians = summed_up([(10.0, 0.002), (10.5, 0.004), (11.5, None), (12.0, 0.006)])
-    assert values == {
-        "p50_ms": 4,
-        "p99_ms": pytest.approx(5.96),
-        "joins": 4,
-        "missed": 1,
-        "joins_per_second": 1.5,
-    }
+    assert values == {"p50_ms": 4, "p99_ms": pytest.approx(5.96), "joins": 4, "missed": 1, "joins_per_second": 1.5}
     assert medians == [3, 6]
 
 
@@ -168,10 +162,8 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_throttler_accepts_the_policy_of_every_benchmark(tmp_path: Path, name: str) -> None:
-    file = tmp_path / "policy.toml"
-    file.write_text(policy_over(PATHS, RULES[name]))
-    assert policy.read(file).interfaces == PATHS
+def test_the_throttler_accepts_the_policy_of_every_benchmark(name: str) -> None:
+    assert policy.parse(policy_over(PATHS, RULES[name]), name, Path(name)).interfaces == PATHS
 
 
 def samples(before: float, after: float, gap: float) -> Iterator[offload.Sample]:

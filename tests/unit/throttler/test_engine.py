@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from throttler.policy.model import Policy, read
+from throttler.policy.model import Policy, parse
 from throttler.policy.quotas import AT_ONCE, SECOND, Quotas
 from throttler.policy.values import Direction
 from throttler.service.engine import Engine
@@ -39,15 +39,13 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+def world(request: pytest.FixtureRequest) -> World:
     """With the one rule that the test's parameter says, or a limit of one path."""
-    return World(policy_of(getattr(request, "param", 'path = "wired"\nrate = "5mbit"'), tmp_path))
+    return World(policy_of(getattr(request, "param", 'path = "wired"\nrate = "5mbit"')))
 
 
-def policy_of(rule: str, folder: Path) -> Policy:
-    file = folder / "p.toml"
-    file.write_text(f'{PATHS}[[rules]]\nname = "rule"\n{rule}\n')
-    return read(file)
+def policy_of(rule: str) -> Policy:
+    return parse(f'{PATHS}[[rules]]\nname = "rule"\n{rule}\n', "p.toml", Path("p.toml"))
 
 
 def entered(plan: Plan) -> list[FourTuple]:
@@ -64,8 +62,8 @@ def test_the_second_subflow_brings_the_limit_and_its_end_takes_it_away(world: Wo
 
 
 @pytest.mark.parametrize("shared_by", ["subflow", "session"])
-def test_a_port_used_again_is_throttled_for_its_new_session_alone(shared_by: str, tmp_path: Path) -> None:
-    world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path))
+def test_a_port_used_again_is_throttled_for_its_new_session_alone(shared_by: str) -> None:
+    world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"'))
     first = world.engine.handle(SESSION[:1], 0)
     # Nothing told the end of session 7.
     plan = world.engine.handle([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
@@ -112,9 +110,9 @@ def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world:
     assert faster.rates.rate == 20_000_000
 
 
-def test_another_policy_decides_about_the_sessions_that_are_there(world: World, tmp_path: Path) -> None:
+def test_another_policy_decides_about_the_sessions_that_are_there(world: World) -> None:
     world.engine.handle(SESSION, 0)
-    plan = world.engine.handle([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path))], 0)
+    plan = world.engine.handle([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"'))], 0)
     assert [element.subflow for element in plan.remove] == [FIRST]
     assert entered(plan) == [JOINED]
     assert plan.topology is not None

@@ -11,6 +11,14 @@ from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
 from throttler.service.status import Status
 
+SENT = "class_sent_bytes_total", ("download", "wired-slow")
+
+
+def followed(name: tuple[str, tuple[str, ...]], *statuses: Status) -> list[float]:
+    """A sample's value on the pages that one exporter makes of these, one after the other."""
+    exporter = Exporter()
+    return [samples(exporter.page(status))[name] for status in statuses]
+
 
 def samples(page: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
     return prometheus.samples(page, "tributary_throttler")
@@ -60,31 +68,21 @@ def classes(*counts: tuple[str, int | None]) -> Status:
 
 
 def test_a_counter_never_falls_when_classes_end() -> None:
-    exporter = Exporter()
-    steps = [
-        classes(("a", 100), ("b", 50)),
-        classes(("a", 110)),
-        classes(),
-        classes(("c", 5)),
-        classes(("c", 2)),  # the class ended, and another one has its name
-    ]
-    name = "class_sent_bytes_total", ("download", "wired-slow")
-    assert [samples(exporter.page(step))[name] for step in steps] == [150, 160, 160, 165, 167]
+    # At last the class ended, and another one has its name.
+    steps = classes(("a", 100), ("b", 50)), classes(("a", 110)), classes(), classes(("c", 5)), classes(("c", 2))
+    assert followed(SENT, *steps) == [150, 160, 160, 165, 167]
 
 
-CLASS_SERIES = (
-    "class_sent_bytes_total",
-    "class_sent_packets_total",
-    "class_dropped_packets_total",
-    "class_backlog_bytes",
-)
+CLASS_SERIES = [
+    f"class_{each}" for each in ("sent_bytes_total", "sent_packets_total", "dropped_packets_total", "backlog_bytes")
+]
 
 
 def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_is_counted() -> None:
     exporter = Exporter()
     read, not_read, again = (samples(exporter.page(one)) for one in (answer(), unread(answer()), answer()))
     at = "download", "wired-slow"
-    assert [name for name in CLASS_SERIES if (name, at) in read] == list(CLASS_SERIES)
+    assert [name for name in CLASS_SERIES if (name, at) in read] == CLASS_SERIES
     assert [name for name in CLASS_SERIES if (name, at) in not_read] == []
     assert [one["unread_classes", ()] for one in (read, not_read, again)] == [0, 1, 0]
     assert not_read["classes", ()] == 1 and not_read["rule_classes", ("wired-slow",)] == 1
@@ -98,10 +96,8 @@ def test_of_several_classes_those_that_could_be_read_are_summed() -> None:
 
 
 def test_what_a_class_has_sent_counts_once_though_it_could_not_be_read_for_a_while() -> None:
-    exporter = Exporter()
-    steps = [classes(("a", 100), ("b", 0)), classes(("a", None), ("b", 0)), classes(("a", 130), ("b", 0))]
-    name = "class_sent_bytes_total", ("download", "wired-slow")
-    assert [samples(exporter.page(step))[name] for step in steps] == [100, 100, 130]
+    steps = (classes(("a", count), ("b", 0)) for count in (100, None, 130))
+    assert followed(SENT, *steps) == [100, 100, 130]
 
 
 def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_a_while() -> None:
@@ -109,13 +105,9 @@ def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_
         throttled = replace(answer().sessions[0].subflows[0], sent_bytes=count)
         return answer(sessions=(session(answer(), subflows=(throttled,)),))
 
-    exporter = Exporter()
-    pages = [samples(exporter.page(sent(count))) for count in (100, None, 130)]
-    assert [page["path_sent_bytes_total", ("wired",)] for page in pages] == [100, 100, 130]
+    assert followed(("path_sent_bytes_total", ("wired",)), *map(sent, (100, None, 130))) == [100, 100, 130]
 
 
 def test_sums_do_not_leap_when_sockets_are_read_again_after_there_were_too_many() -> None:
-    exporter = Exporter()
     steps = (answer(), replace(answer(), sessions=()), answer())
-    pages = [samples(exporter.page(each)) for each in steps]
-    assert [page["path_sent_bytes_total", ("wired",)] for page in pages] == [1000, 1000, 1000]
+    assert followed(("path_sent_bytes_total", ("wired",)), *steps) == [1000] * 3

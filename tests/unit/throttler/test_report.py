@@ -36,9 +36,9 @@ from tributary.settings.privacy import Privacy
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+def engine() -> Engine:
     """With one session of two subflows, of which the first is throttled."""
-    made = Engine(policy_of('path = "wired"\nrate = "5mbit"', tmp_path), Quotas(), datetime.now)
+    made = Engine(policy_of('path = "wired"\nrate = "5mbit"'), Quotas(), datetime.now)
     made.handle(SESSION, 0)
     return made
 
@@ -70,10 +70,8 @@ def test_an_ipv6_subflow_is_found_by_its_ends(engine: Engine) -> None:
 
 @pytest.mark.parametrize("shared_by", ["subflow", "client", "session"])
 @pytest.mark.parametrize(("privacy", "shown"), [("network", "10.0.1.0"), ("none", "hidden")])
-def test_what_shows_no_addresses_of_clients_names_them_nowhere(
-    privacy: Privacy, shown: str, shared_by: str, tmp_path: Path
-) -> None:
-    policy = policy_of(f'path = "wired"\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path)
+def test_what_shows_no_addresses_of_clients_names_them_nowhere(privacy: Privacy, shown: str, shared_by: str) -> None:
+    policy = policy_of(f'path = "wired"\nrate = "5mbit"\nshared_by = "{shared_by}"')
     other = policy.rules[0].model_copy(update={"name": "other", "clients": (ip_network("192.0.2.0/24"),)})
     policy = with_rule(policy.model_copy(update={"privacy": privacy}), other, last=False)
     engine = Engine(policy, Quotas(), datetime.now)
@@ -250,10 +248,9 @@ LONGEST = 100
 class World:
     """One rule, and a look at each ``now`` at what its classes, by minor number, have sent."""
 
-    def __init__(self, shared_by: str, folder: Path) -> None:
-        self.engine = Engine(
-            policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', folder), Quotas(), datetime.now
-        )
+    def __init__(self, shared_by: str) -> None:
+        policy = policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"')
+        self.engine = Engine(policy, Quotas(), datetime.now)
         self.silence = Silence()
 
     def come(self, name: FourTuple, now: int, token: int = 7, interface: str = "eth0") -> None:
@@ -264,8 +261,8 @@ class World:
         return self.silence.look(replace(made, now=now), LONGEST)
 
 
-def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enough(tmp_path: Path) -> None:
-    world = World("subflow", tmp_path)
+def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enough() -> None:
+    world = World("subflow")
     world.come(FIRST, 0)
     assert [world.look(now, {1: 500}) for now in (0, 50, 99)] == [[], [], []]
     assert world.look(100, {1: 500}) == [FIRST]
@@ -273,8 +270,8 @@ def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enoug
     assert world.look(250, {1: 501}) == [FIRST]
 
 
-def test_who_shares_a_class_that_carries_something_is_not_silent(tmp_path: Path) -> None:
-    world = World("client", tmp_path)
+def test_who_shares_a_class_that_carries_something_is_not_silent() -> None:
+    world = World("client")
     other = FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000)
     world.come(FIRST, 0)
     world.come(other, 0, token=8)
@@ -282,15 +279,15 @@ def test_who_shares_a_class_that_carries_something_is_not_silent(tmp_path: Path)
     assert world.look(300, {1: 200}) == [FIRST, other]
 
 
-def test_a_subflow_that_has_just_come_into_a_class_that_stands_still_is_not_silent(tmp_path: Path) -> None:
-    world = World("client", tmp_path)
+def test_a_subflow_that_has_just_come_into_a_class_that_stands_still_is_not_silent() -> None:
+    world = World("client")
     world.come(FIRST, 0)
     world.look(0, {1: 5})
     world.come(FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000), 90, token=8)
     assert world.look(100, {1: 5}) == [FIRST]
 
 
-def test_a_class_that_could_not_be_read_says_nothing(tmp_path: Path) -> None:
-    world = World("subflow", tmp_path)
+def test_a_class_that_could_not_be_read_says_nothing() -> None:
+    world = World("subflow")
     world.come(JOINED, 0, interface="eth1")
     assert [world.look(now, {1: 5}) for now in (0, 100, 200)] == [[], [], []]
