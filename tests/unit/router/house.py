@@ -37,7 +37,7 @@ interface = "usb*"
 
 
 def settings(text: str = SETTINGS) -> RouterSettings:
-    return check(tomllib.loads(text), RouterSettings, "test")
+    return check(tomllib.loads(text), RouterSettings, "router.toml")
 
 
 @dataclass(frozen=True)
@@ -175,16 +175,14 @@ def changed(observed: KernelState, now: KernelState) -> KernelState:
     tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
     own = {LAN.interface.index, *(each.index for each in tunnels)}
     kept = [each for each in observed.addresses if each.interface in own]
-    now = replace(now, interfaces=(*now.interfaces, *tunnels), addresses=(*now.addresses, *kept))
-    there = {interface.index for interface in now.interfaces}
+    interfaces = (*now.interfaces, *tunnels)
+    there = {interface.index for interface in interfaces}
     ours = [
         route
         for route in observed.routes
         if route.protocol not in (KERNEL, DHCP) and (route.interface is None or route.interface in there)
     ]
-    return replace(
-        now, routes=(*now.routes, *ours), rules=observed.rules, endpoints=observed.endpoints, limits=observed.limits
-    )
+    return replace(observed, interfaces=interfaces, addresses=(*now.addresses, *kept), routes=(*now.routes, *ours))
 
 
 def link(reconciler: Reconciler, name: str) -> Link:

@@ -10,6 +10,8 @@ from tributary.settings.links import Use
 
 WORKS = LinkFacts("dsl", None, "eth0", target="The gateway", is_answered=True, is_target_answering=True, tunnel=51840)
 SILENT = LinkFacts("lte", None, "usb0", target="The gateway", is_answered=False, tunnel=51840)
+LATE = "outside of its hours, used again at 07:00"
+STRIPPED = {"outside": Verdict.PLAIN, "others": (Verdict.MULTIPATH,)}
 OUT = replace(SILENT, down=Reason.NO_ANSWER, is_target_answering=True)
 
 
@@ -46,11 +48,7 @@ OUT = replace(SILENT, down=Reason.NO_ANSWER, is_target_answering=True)
         (WORKS, Code.WORKS, "dsl works."),
         (replace(WORKS, use=Use.BACKUP), Code.STANDBY, "when no other link works"),
         (replace(WORKS, use=Use.OVERFLOW, standby=True), Code.STANDBY, "when the links before it are full"),
-        (
-            LinkFacts("lte", "outside of its hours, used again at 07:00", "usb0"),
-            Code.BY_SETTINGS,
-            "as its settings say: outside of its hours, used again at 07:00.",
-        ),
+        (LinkFacts("lte", LATE, "usb0"), Code.BY_SETTINGS, f"as its settings say: {LATE}."),
     ],
 )
 def test_the_first_thing_said_of_a_link_is_how_it_stands(facts: LinkFacts, cause: Code, part: str) -> None:
@@ -71,15 +69,11 @@ def test_the_first_thing_said_of_a_link_is_how_it_stands(facts: LinkFacts, cause
         ({"inside": Verdict.PLAIN}, Code.GATEWAY_WITHOUT_MULTIPATH, "speaks no Multipath TCP to dsl"),
         ({"outside": Verdict.DROPPED}, Code.MULTIPATH_DROPPED, "Inside the tunnel Multipath TCP passes"),
         (
-            {"outside": Verdict.PLAIN, "others": (Verdict.MULTIPATH,)},
+            STRIPPED,
             Code.MULTIPATH_STRIPPED,
             "dsl strips Multipath TCP from connections. Inside the tunnel Multipath TCP passes all the same",
         ),
-        (
-            {"outside": Verdict.PLAIN, "others": (Verdict.MULTIPATH,), "tunnel": None},
-            Code.MULTIPATH_STRIPPED,
-            "So dsl is not used together with the other links.",
-        ),
+        (STRIPPED | {"tunnel": None}, Code.MULTIPATH_STRIPPED, "So dsl is not used together with the other links."),
         (
             {"outside": Verdict.PLAIN, "others": (Verdict.PLAIN, Verdict.DROPPED)},
             Code.MULTIPATH_UNKNOWN_OUTSIDE,
@@ -87,7 +81,7 @@ def test_the_first_thing_said_of_a_link_is_how_it_stands(facts: LinkFacts, cause
         ),
     ],
 )
-def test_what_does_not_keep_a_link_from_working_is_said_after_that(
+def test_what_keeps_no_link_from_working_is_said_after_that(
     more: dict[str, Any], cause: Code | None, part: str
 ) -> None:
     first, *others = of_link(replace(WORKS, **more))

@@ -192,9 +192,7 @@ def test_probes_are_due_at_once_then_each_interval(health: Health) -> None:
     assert health.start_due(110.0) == ["dsl", "lte"]
 
 
-def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_and_a_dead_link_can_wait(
-    health: Health,
-) -> None:
+def test_after_a_failure_the_next_probe_is_due_when_this_one_is_over_and_a_dead_link_can_wait(health: Health) -> None:
     health.start_due(100.0)
     after(health, "lte+ dsl-")
     assert health.next_due == 102.0

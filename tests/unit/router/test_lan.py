@@ -187,7 +187,7 @@ def test_the_prefix_is_known_by_the_address_that_networkd_makes() -> None:
 def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -> None:
     script = Reconciling(text=LINK + SETTINGS)
     said = script.now(*BOTH)
-    for wanted in (
+    assert {
         "ip -6 route add 2001:db8:a1::/64 dev end0 metric 9 proto 84",
         "ip -6 route add 2001:db8:a2::/64 dev end0 metric 9 proto 84",
         # Who asks the other network's devices asks no provider.
@@ -196,8 +196,7 @@ def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -
         "ip -6 rule add priority 8400 from 2001:db8:a1::/64 lookup 8401 protocol 84",
         "ip -6 rule add priority 8400 from 2001:db8:a2::/64 lookup 8402 protocol 84",
         "ip address add 2001:db8:a1::1/64 dev end0",
-    ):
-        assert wanted in said
+    } <= set(said)
     # The link has none of it itself, and its own address where it has one.
     assert not [each for each in said if "2001:db8:a1::/64 dev eth0" in each]
     assert [each.split()[4] for each in said if "endpoint add 2001" in each] == [

@@ -84,19 +84,8 @@ def test_links_rank_by_use_then_metered_ones_come_last() -> None:
 
 
 def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None:
-    text = """
-    [wan.a]
-    interface = "a"
-    use = "backup"
-    priority = 1
-    [wan.b]
-    interface = "b"
-    [wan.c]
-    interface = "c"
-    [wan.d]
-    interface = "d"
-    priority = 50
-    """
+    more = {"a": 'use = "backup"\npriority = 1\n', "b": "", "c": "", "d": "priority = 50\n"}
+    text = "".join(f'[wan.{name}]\ninterface = "{name}"\n{lines}' for name, lines in more.items())
     found = links(settings(text), house())
     assert [(link.name, link.rank, link.slot) for link in found] == [("d", 0, 3), ("b", 1, 1), ("c", 2, 2), ("a", 3, 0)]
 

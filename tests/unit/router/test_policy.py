@@ -28,9 +28,7 @@ def test_within_its_hours_a_link_is_used(time: str) -> None:
 
 
 @pytest.mark.parametrize(("time", "next_time"), [("06:00", "12:00"), ("11:59", "12:00"), ("13:30", "22:00")])
-def test_outside_of_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_is_back(
-    time: str, next_time: str
-) -> None:
+def test_outside_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_is_back(time: str, next_time: str) -> None:
     assert why(time) == why(time, dsl_is_cut=True) == IN_WORDS + next_time
 
 

@@ -198,9 +198,7 @@ def test_what_a_killed_daemon_left_is_taken_over_as_it_is(both: Script) -> None:
 def test_what_a_killed_daemon_left_and_nobody_wants_any_more_is_taken_away(both: Script) -> None:
     heir = Script(both.kernel, '[wan.dsl]\ninterface = "eth0"', both.reconciler.record)
     operations = heir.step()
-    assert operations and all(
-        "8402" in operation or "usb0" in operation or "delete id" in operation for operation in operations
-    )
+    assert operations and all("8402" in each or "usb0" in each or "delete id" in each for each in operations)
 
 
 def test_endpoints_are_in_the_memory_before_they_are_made() -> None:
@@ -211,9 +209,8 @@ def test_endpoints_are_in_the_memory_before_they_are_made() -> None:
 
 def test_limits_from_before_come_back_unless_somebody_else_has_set_others(script: Script) -> None:
     assert script.kernel.limits == Limits(8, 0)
-    assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in texts(
-        script.reconciler.removal(script.kernel), script.kernel
-    )
+    removal = texts(script.reconciler.removal(script.kernel), script.kernel)
+    assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in removal
     elses = replace(script.kernel, limits=Limits(4, 4))
     assert not [operation for operation in texts(script.reconciler.removal(elses), elses) if "limits" in operation]
 
@@ -292,27 +289,15 @@ def test_a_change_of_state_is_told_once_with_its_time() -> None:
     assert {link.name: link.since for link in reconciler.links} == {"dsl": 7.0, "lte": 5.0}
 
 
-PLUGS = st.lists(
-    st.sampled_from(
-        [
-            DSL,
-            cut(DSL),
-            replace(DSL, addresses=("192.168.1.77/24",)),
-            replace(DSL, gateways=("192.168.1.254",)),
-            replace(DSL, addresses=()),
-            LTE,
-            cut(LTE),
-            replace(LTE, interface=Interface(7, "usb1")),
-            replace(LTE, addresses=("192.168.1.2/24",)),
-            replace(LTE, gateways=("2001:db8:2::1",)),
-        ]
-    ),
-    max_size=3,
-    unique_by=lambda plug: plug.interface.index,
-)
+PLUGS = [
+    *(DSL, cut(DSL), replace(DSL, addresses=()), LTE, cut(LTE), replace(LTE, interface=Interface(7, "usb1"))),
+    *(replace(DSL, addresses=("192.168.1.77/24",)), replace(DSL, gateways=("192.168.1.254",))),
+    *(replace(LTE, addresses=("192.168.1.2/24",)), replace(LTE, gateways=("2001:db8:2::1",))),
+]
+HOUSES = st.lists(st.sampled_from(PLUGS), max_size=3, unique_by=lambda plug: plug.interface.index)
 
 
-@given(st.lists(PLUGS, min_size=1, max_size=8))
+@given(st.lists(HOUSES, min_size=1, max_size=8))
 def test_whatever_links_do_one_look_is_enough_and_nothing_of_others_is_touched(history: list[list[Plug]]) -> None:
     default = Route(MAIN, IPv4Network("0.0.0.0/0"), ip_address("172.16.0.1"), 1, 0, 3)
     foreign = {1: Endpoint(ip_address("172.16.0.2"), 0, Flags.SIGNAL)}

@@ -48,9 +48,7 @@ def test_a_call_that_is_no_longer_answered_is_asked_about_at_once_and_not_all_th
     ],
     ids=["a call that ends", "one that nobody answers", "one that only listens", "few packets", "nothing"],
 )
-def test_what_is_no_conversation_is_not_asked_about(
-    sent: Callable[[float], int], received: Callable[[float], int]
-) -> None:
+def test_what_is_no_conversation_is_left_alone(sent: Callable[[float], int], received: Callable[[float], int]) -> None:
     assert asked(sent, received) == []
 
 

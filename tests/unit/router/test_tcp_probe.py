@@ -26,9 +26,7 @@ def outcome(tcp_probe: TcpProbe[str], now: float) -> Outcome[str]:
     return found
 
 
-def test_an_answer_comes_with_the_time_that_the_kernel_measured_however_late_it_is_heard(
-    tcp_probe: TcpProbe[str],
-) -> None:
+def test_an_answer_comes_with_the_time_the_kernel_measured_however_late_it_is_heard(tcp_probe: TcpProbe[str]) -> None:
     """Work of our own between question and answer, such as programs that are run, is no delay of the link."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         tcp_probe.start("dsl", "lo", HERE, Target(HERE, server.getsockname()[1]), 100.0, 2.0)

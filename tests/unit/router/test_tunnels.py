@@ -32,7 +32,7 @@ def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_n
     assert [each for each in said if "link add" in each] == [
         f"ip link add tb{place} type wireguard" for place in range(3)
     ]
-    for wanted in (
+    assert {
         "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84",
         "ip rule add priority 8391 fwmark 0x8410 lookup 8400 protocol 84",
         "ip rule add priority 8391 fwmark 0x8411 lookup 8401 protocol 84",
@@ -44,8 +44,7 @@ def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_n
         "ip route add 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18",
         "ip route add unreachable 10.84.0.1/32 metric 9 proto 84",
         "ip mptcp endpoint add 10.84.0.18 dev tb1 id 128 subflow",
-    ):
-        assert wanted in said
+    } <= set(said)
     assert not [each for each in said if "endpoint add 192.168.1.2" in each]
     rules = [number for number, each in enumerate(said) if "fwmark" in each and "rule" in each]
     sent = [number for number, each in enumerate(said) if each.startswith("wg set")]
@@ -143,14 +142,13 @@ def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
 
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
     said = Reconciling(house(DSL, LTE), "bypass = true\n" + SETTINGS).step()
-    for wanted in (
+    assert {
         "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
         "ip rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84",
         "ip rule add priority 8394 fwmark 0x8400/0xfffffff0 lookup 8400 protocol 84",
         "ip route add default via 10.64.0.1 dev usb0 onlink table 8400 metric 2 proto 84",
         "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow",
-    ):
-        assert wanted in said
+    } <= set(said)
 
 
 def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_not_at_all() -> None:
