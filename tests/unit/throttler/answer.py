@@ -9,82 +9,27 @@ from throttler.service.status import SessionStatus, Status, decode
 COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
 """Those of a class."""
 
-_RULE = {
-    "name": "wired-slow",
-    "runtime": False,
-    "dry_run": False,
-    "active": True,
-    "shared_by": "subflow",
-    "rate": "5mbit",
-    "subflows": 1,
-    "classes": 1,
-    "matches": 17,
-    "quota": None,
-}
-_QUOTA = {
-    **_RULE,
-    "name": "lte-quota",
-    "shared_by": "client",
-    "rate": None,
-    "active": False,
-    "quota": {
-        "bytes": 20_000_000_000,
-        "period": "month",
-        "used": 5_000_000_000,
-        "max_used": 3_000_000_000,
-        "exhausted": 0,
-    },
-}
-_CLASS = {
-    "device": "wired",
-    "class": "5452:1",
-    "direction": "download",
-    "rule": "wired-slow",
-    "owner": "10.0.1.2:40000",
-    "rate": "5mbit",
-    "ceiling": "5mbit",
-    "subflows": 1,
-    "sent_bytes": 1234,
-    "sent_packets": 5,
-    "dropped_packets": 7,
-    "backlog_bytes": 0,
-}
-_HELD = {
-    "local": "10.0.1.1",
-    "local_port": 3128,
-    "remote": "10.0.1.2",
-    "remote_port": 40000,
-    "interface": "wired",
-    "path": "wired",
-    "address_id": 0,
-    "initial": True,
-    "backup": False,
-    "age_s": 1.5,
-    "rule": "wired-slow",
-    "throttled": True,
-    "dry_run": False,
-    "download": "5452:1",
-    "upload": None,
-    "sent_bytes": 1000,
-    "received_bytes": 45,
-    "rtt_us": 20000,
-}
-_FREE = {
-    **_HELD,
-    "local": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1",
-    "remote": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:2",
-    "interface": "wlan0",
-    "path": None,
-    "address_id": 2,
-    "initial": False,
-    "backup": True,
-    "rule": None,
-    "throttled": False,
-    "download": None,
-    "sent_bytes": 2000,
-    "received_bytes": None,
-    "rtt_us": None,
-}
+_RULE: dict[str, object] = {"name": "wired-slow", "runtime": False, "dry_run": False, "active": True}
+_RULE |= {"shared_by": "subflow", "rate": "5mbit", "subflows": 1, "classes": 1, "matches": 17, "quota": None}
+
+_SPENT = {"used": 5_000_000_000, "max_used": 3_000_000_000, "exhausted": 0}
+_QUOTA = _RULE | {"name": "lte-quota", "shared_by": "client", "rate": None, "active": False}
+_QUOTA |= {"quota": {"bytes": 20_000_000_000, "period": "month", **_SPENT}}
+
+_CLASS: dict[str, object] = {"device": "wired", "class": "5452:1", "direction": "download", "rule": "wired-slow"}
+_CLASS |= {"owner": "10.0.1.2:40000", "rate": "5mbit", "ceiling": "5mbit", "subflows": 1}
+_CLASS |= zip(COUNTERS, (1234, 5, 7, 0), strict=True)
+
+_HELD: dict[str, object] = {"local": "10.0.1.1", "local_port": 3128, "remote": "10.0.1.2", "remote_port": 40000}
+_HELD |= {"interface": "wired", "path": "wired", "address_id": 0, "initial": True, "backup": False, "age_s": 1.5}
+_HELD |= {"rule": "wired-slow", "throttled": True, "dry_run": False, "download": "5452:1", "upload": None}
+_HELD |= {"sent_bytes": 1000, "received_bytes": 45, "rtt_us": 20000}
+
+_FREE = _HELD | {side: f"2001:db8:aaaa:bbbb:cccc:dddd:eeee:{n}" for n, side in ((1, "local"), (2, "remote"))}
+_FREE |= {"interface": "wlan0", "path": None, "address_id": 2, "initial": False, "backup": True}
+_FREE |= {"rule": None, "throttled": False, "download": None}
+_FREE |= {"sent_bytes": 2000, "received_bytes": None, "rtt_us": None}
+
 _ANSWER = {
     "policy": "/etc/x.toml",
     "source": "kernel",

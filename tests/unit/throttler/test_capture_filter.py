@@ -148,9 +148,7 @@ def test_syn_fin_and_rst_are_accepted_with_any_options(wrap: object, flags: int)
         (bytes.fromhex("1e0c7000a46c287fdfa5ea19"), True),
     ],
 )
-def test_an_ack_is_accepted_only_for_an_mptcp_option_other_than_dss(
-    wrap: object, options: bytes, accepted: bool
-) -> None:
+def test_an_ack_is_accepted_only_for_any_mptcp_option_but_dss(wrap: object, options: bytes, accepted: bool) -> None:
     # What follows the header looks like an option, and must not be taken for one.
     assert accepts(wrap(tcp(0x10, options, payload=ADD_ADDR * 100))) is accepted  # type: ignore[operator]
 

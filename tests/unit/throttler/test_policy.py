@@ -35,7 +35,6 @@ def policy_of(text: str) -> Policy:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[[rules]]", "[[rules]]\ncolour = 1", "rules[0].colour = 1: accepted: one of the keys backup, borrow, "),
         ("[[rules]]", "[[rule]]", "rules = '(missing)': accepted: 1 to 1000 tables [[rules]]"),
         ("5mbit", "5", "rules[0].rate = '5': accepted: a rate above zero with its unit"),
         ('"5mbit"', "5", "rules[0].rate = 5: accepted: a rate above zero with its unit"),
@@ -48,8 +47,6 @@ def policy_of(text: str) -> Policy:
             'path = "wirde"',
             "rules[0].path = 'wirde': accepted: one of the file's paths: wired, wirel",
         ),
-        ("[[rules]]", "[[rules]]\nmin_subflows = 0", "rules[0].min_subflows = 0: accepted: a whole number"),
-        ("[[rules]]", '[[rules]]\nmin_subflows = "2"', "rules[0].min_subflows = '2': accepted: a whole number"),
         ('"slow"', '"so slow"', "rules[0].name = 'so slow': accepted: 1 to 40 of the characters"),
         ('"eth1"', '"eth0"', "paths.wireless.interface = 'eth0': accepted: an interface that no other path has, or"),
         ('"eth1"', '"eth1 root"', "paths.wireless.interface = 'eth1 root': accepted: the name of a network interface"),
@@ -58,30 +55,33 @@ def policy_of(text: str) -> Policy:
         ('rate = "5mbit"', 'rate = "5mbit"\n[[rules]]\nname = "slow"\npath = "wired"\nrate = "1mbit"', "rules[1].name"),
         ("[[rules]]", "[steering]\nmode = 'yes'\n[[rules]]", "steering.mode = 'yes': accepted: 'off', 'dry' or 'on'"),
         ("[[rules]]", "[links.eth9]\n[[rules]]", "links.eth9 = 'eth9': accepted: one of the paths' interfaces: "),
-        ("[[rules]]", "[[rules]]\nports = [70000]", "rules[0].ports = [70000]: accepted: a list of ports from 1"),
-        ("[[rules]]", "[[rules]]\nclients = ['10.0.0.1/8']", "accepted: a list of networks without host bits"),
-        ("[[rules]]", "[[rules]]\nmax_subflows = 1", "rules[0].max_subflows = 1: accepted: at least min_subflows"),
-        ("[[rules]]", "[[rules]]\nhours = '25:00-26:00'", "accepted: a span of local time, such as '18:00-23:00'"),
-        ("[[rules]]", "[[rules]]\ndays = ['someday']", "accepted: a list of days out of mon, tue"),
-        ("[[rules]]", "[[rules]]\ndirection = 'down'", "accepted: 'download', 'upload' or 'both'"),
-        ("[[rules]]", "[[rules]]\nshared_by = 'house'", "accepted: 'subflow', 'session', 'client' or 'rule'"),
-        ("[[rules]]", "[[rules]]\ndscp = 'af99'", "accepted: a number from 0 to 63, or one of cs0 to cs7"),
-        ("[[rules]]", "[[rules]]\npriority = 8", "accepted: a whole number from 0 (first) to 7 (last)"),
-        ("[[rules]]", "[[rules]]\nborrow = true", "accepted: false, or a rate links.eth0.download to borrow from"),
-        ("[[rules]]", "[[rules]]\nceiling = '9mbit'", "accepted: a rate not below 'rate', beside 'borrow = true'"),
-        ("[[rules]]", "[[rules]]\nquota = '5GB'", "accepted: a size per hour, day, week or month, such as"),
-        (
-            "[[rules]]",
-            "[[rules]]\nover_quota_rate = '1mbit'",
-            "rules[0].over_quota_rate = '1mbit': accepted: a rate beside 'quota', ",
-        ),
-        (
-            "[[rules]]",
-            "[[rules]]\nquota = '5GB per day'\nover_quota_rate = '1mbit'",
-            "rules[0].shared_by = 'subflow': accepted: 'client' or 'rule', since 'quota' outlives",
-        ),
         (GOOD, "", "paths = '(missing)': accepted: one table [paths.NAME]"),
         ("[[rules]]", "[[rules", "not valid TOML"),
+        *(
+            ("[[rules]]", f"[[rules]]\n{line}", message)
+            for line, message in (
+                ("colour = 1", "rules[0].colour = 1: accepted: one of the keys backup, borrow, "),
+                ("min_subflows = 0", "rules[0].min_subflows = 0: accepted: a whole number"),
+                ("min_subflows = '2'", "rules[0].min_subflows = '2': accepted: a whole number"),
+                ("ports = [70000]", "rules[0].ports = [70000]: accepted: a list of ports from 1"),
+                ("clients = ['10.0.0.1/8']", "accepted: a list of networks without host bits"),
+                ("max_subflows = 1", "rules[0].max_subflows = 1: accepted: at least min_subflows"),
+                ("hours = '25:00-26:00'", "accepted: a span of local time, such as '18:00-23:00'"),
+                ("days = ['someday']", "accepted: a list of days out of mon, tue"),
+                ("direction = 'down'", "accepted: 'download', 'upload' or 'both'"),
+                ("shared_by = 'house'", "accepted: 'subflow', 'session', 'client' or 'rule'"),
+                ("dscp = 'af99'", "accepted: a number from 0 to 63, or one of cs0 to cs7"),
+                ("priority = 8", "accepted: a whole number from 0 (first) to 7 (last)"),
+                ("borrow = true", "accepted: false, or a rate links.eth0.download to borrow from"),
+                ("ceiling = '9mbit'", "accepted: a rate not below 'rate', beside 'borrow = true'"),
+                ("quota = '5GB'", "accepted: a size per hour, day, week or month, such as"),
+                ("over_quota_rate = '1mbit'", "rules[0].over_quota_rate = '1mbit': accepted: a rate beside 'quota', "),
+                (
+                    "quota = '5GB per day'\nover_quota_rate = '1mbit'",
+                    "rules[0].shared_by = 'subflow': accepted: 'client' or 'rule', since 'quota' outlives",
+                ),
+            )
+        ),
     ],
 )
 def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str) -> None:

@@ -10,7 +10,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import fuzz
 
-from tests.unit.throttler.test_options import CAPTURED, TABLE
+from tests.unit.throttler.test_options import TABLE, WHAT_LINUX_SENDS
 from throttler.sources.dissect import segment
 from tributary.wire import scapy_layer
 from tributary.wire.options import MpCapable, MpJoinSyn, Option, Unparsed, emit, parse
@@ -40,11 +40,11 @@ def test_the_example_in_the_modules_text_is_right() -> None:
     assert doctest.testmod(scapy_layer) == doctest.TestResults(0, 9)
 
 
-@pytest.mark.parametrize(("block", "options"), [case[1:] for case in CAPTURED], ids=[case[0] for case in CAPTURED])
-def test_what_linux_sends_is_dissected_and_built_again(block: str, options: tuple[Option, ...]) -> None:
+@WHAT_LINUX_SENDS
+def test_what_linux_sends_is_dissected_and_built_again(block: str, options: list[Option]) -> None:
     raw = header(bytes.fromhex(block))
     packet = TCP(raw)
-    assert mptcp_values(packet) == list(options)
+    assert mptcp_values(packet) == options
     assert built_anew(packet) == raw
 
 

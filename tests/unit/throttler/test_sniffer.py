@@ -51,14 +51,13 @@ def test_what_is_not_tcp_is_no_segment() -> None:
     assert segment(bytes(ETHER / ARP()), Ether, 5, "wired", False) is None
 
 
+CLIENT = IP(src="10.0.1.2", dst="10.0.1.1")
 PLAIN = [
-    bytes(
-        ETHER / IP(src="10.0.1.2", dst="10.0.1.1") / TCP(sport=40001, dport=3128, flags="S", options=[("MSS", 1460)])
-    ),
+    bytes(ETHER / CLIENT / TCP(sport=40001, dport=3128, flags="S", options=[("MSS", 1460)])),
     bytes(ETHER / IPv6(src="fd00::2", dst="::ffff:10.0.1.1") / TCP(flags="FA") / b"payload"),
     bytes(ETHER / IP(src="10.0.1.2", dst="10.0.1.1", options=b"\x01" * 4) / TCP(flags="R")) + bytes(6),
-    bytes(ETHER / Dot1Q(vlan=5) / IP(src="10.0.1.2", dst="10.0.1.1") / TCP()),
-    bytes(ETHER / IPv6(src="fd00::2", dst="fd00::1", nh=4) / IP(src="10.0.1.2", dst="10.0.1.1") / TCP()),
+    bytes(ETHER / Dot1Q(vlan=5) / CLIENT / TCP()),
+    bytes(ETHER / IPv6(src="fd00::2", dst="fd00::1", nh=4) / CLIENT / TCP()),
     bytes(ETHER / ARP(psrc="10.0.1.2", hwsrc="02:00:00:00:00:01")),
 ]
 

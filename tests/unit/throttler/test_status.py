@@ -33,8 +33,6 @@ def test_members_of_later_versions_are_ignored() -> None:
         ({"uptime_s": "long"}, "uptime_s"),
     ],
 )
-def test_a_document_of_another_version_is_refused_by_the_place_that_differs(
-    changed: dict[str, object], where: str
-) -> None:
+def test_a_document_of_another_version_is_refused_by_what_differs(changed: dict[str, object], where: str) -> None:
     with command_error(Exit.UNAVAILABLE, f"not of this version ({where}", "): restart the throttler"):
         decode(document(**changed))

@@ -106,39 +106,42 @@ def script() -> Script:
     return Script()
 
 
+@pytest.fixture
+def asked(script: Script) -> Script:
+    """A client has asked for a session, and was answered."""
+    script.ask()
+    script.answer()
+    return script
+
+
+@pytest.fixture
+def opened(script: Script) -> Script:
+    """With one session."""
+    script.open()
+    return script
+
+
 def test_a_first_handshake_announces_the_initial_subflow(script: Script) -> None:
     assert script.open() == [SubflowEstablished(script.now, TOKEN, FIRST, "wired", address_id=0, initial=True)]
 
 
-def test_the_keys_may_come_with_the_first_data_when_the_third_ack_was_lost(script: Script) -> None:
-    script.ask()
-    script.answer()
-    assert len(script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY, data_length=4))) == 1
+def test_the_keys_may_come_with_the_first_data_when_the_third_ack_was_lost(asked: Script) -> None:
+    assert len(asked.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY, data_length=4))) == 1
 
 
-def test_a_join_is_announced_at_its_third_ack_and_not_before(script: Script) -> None:
-    script.open()
-    assert script.client(SYN, MpJoinSyn(True, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW) == []
+def test_a_join_is_announced_at_its_third_ack_and_not_before(opened: Script) -> None:
+    assert opened.client(SYN, MpJoinSyn(True, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW) == []
     answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
-    assert script.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW) == []
-    assert script.prove_join() == [
-        SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3, backup=True)
+    assert opened.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW) == []
+    assert opened.prove_join() == [
+        SubflowEstablished(opened.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3, backup=True)
     ]
 
 
 def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> None:
     segment = Segment(START, "wired", False, "10.0.1.2", 1, "10.0.1.1", 2, SYN, emit(MpCapable(1, 1)))
-    answer = replace(
-        segment,
-        interface="other",
-        outgoing=True,
-        source="10.0.1.1",
-        source_port=2,
-        destination="10.0.1.2",
-        destination_port=1,
-        flags=SYN | ACK,
-        options=emit(MpCapable(1, 1, LISTENER_KEY)),
-    )
+    answered = emit(MpCapable(1, 1, LISTENER_KEY))
+    answer = Segment(START, "other", True, "10.0.1.1", 2, "10.0.1.2", 1, SYN | ACK, answered)
     third = replace(segment, flags=ACK, options=emit(MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)))
     events = [event for one in (segment, answer, third) for event in script.tracker.handle(one)]
     assert [event.interface for event in events if isinstance(event, SubflowEstablished)] == ["other"]
@@ -155,24 +158,22 @@ def test_join_with_unknown_token_is_ignored(script: Script) -> None:
     assert script.count(Count.UNKNOWN_TOKEN) == 1
 
 
-def test_join_with_wrong_hmac_is_ignored_and_the_right_one_still_taken(script: Script) -> None:
-    script.open()
-    assert script.join(proof=bytes(20)) == []
-    assert script.count(Count.WRONG_HMAC) == 1
-    assert len(script.prove_join()) == 1
+def test_join_with_wrong_hmac_is_ignored_and_the_right_one_still_taken(opened: Script) -> None:
+    assert opened.join(proof=bytes(20)) == []
+    assert opened.count(Count.WRONG_HMAC) == 1
+    assert len(opened.prove_join()) == 1
 
 
 @pytest.mark.parametrize(
     ("answer", "counted"),
-    [(lambda script: script.answer_join(proof=bytes(8)), Count.WRONG_HMAC), (lambda _: None, Count.UNANSWERED)],
+    [(lambda opened: opened.answer_join(proof=bytes(8)), Count.WRONG_HMAC), (lambda _: None, Count.UNANSWERED)],
     ids=["a wrong HMAC", "nothing"],
 )
-def test_join_answered_wrongly_is_ignored(script: Script, answer: Callable[[Script], object], counted: Count) -> None:
-    script.open()
-    script.ask_join()
-    answer(script)
-    assert script.prove_join() == []
-    assert script.count(counted) == 1
+def test_join_answered_wrongly_is_ignored(opened: Script, answer: Callable[[Script], object], counted: Count) -> None:
+    opened.ask_join()
+    answer(opened)
+    assert opened.prove_join() == []
+    assert opened.count(counted) == 1
 
 
 def test_a_client_cannot_answer_its_own_syn(script: Script) -> None:
@@ -182,22 +183,19 @@ def test_a_client_cannot_answer_its_own_syn(script: Script) -> None:
     assert script.count(Count.WRONG_DIRECTION) == 1
 
 
-def test_a_forged_syn_does_not_replace_the_nonce_of_an_answered_one(script: Script) -> None:
-    script.open()
-    script.ask_join()
-    script.answer_join()
-    script.ask_join(nonce=bytes(4))
-    assert len(script.prove_join()) == 1
+def test_a_forged_syn_does_not_replace_the_nonce_of_an_answered_one(opened: Script) -> None:
+    opened.ask_join()
+    opened.answer_join()
+    opened.ask_join(nonce=bytes(4))
+    assert len(opened.prove_join()) == 1
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         [],
-        [MpCapable(0, 1, LISTENER_KEY)],
-        [MpCapable(2, 1, LISTENER_KEY)],
-        [MpCapable(1, 0, LISTENER_KEY)],
-        [MpCapable(1, 0x41, LISTENER_KEY)],
+        *([MpCapable(version, 1, LISTENER_KEY)] for version in (0, 2)),
+        *([MpCapable(1, flags, LISTENER_KEY)] for flags in (0, 0x41)),
         [MpCapable(1, 1)],
         [MpCapable(1, 1, LISTENER_KEY, CLIENT_KEY)],
     ],
@@ -209,95 +207,79 @@ def test_an_answer_that_is_not_mptcp_version_1_is_a_fallback(script: Script, ans
     assert script.count(Count.FALLBACK) == 1
 
 
-def test_a_third_ack_without_the_option_is_a_fallback(script: Script) -> None:
-    script.ask()
-    script.answer()
-    assert script.client(ACK | FIN) == []
-    assert script.prove() == []
-    assert script.count(Count.FALLBACK) == 1
+def test_a_third_ack_without_the_option_is_a_fallback(asked: Script) -> None:
+    assert asked.client(ACK | FIN) == []
+    assert asked.prove() == []
+    assert asked.count(Count.FALLBACK) == 1
 
 
-def test_a_third_ack_with_a_wrong_key_is_ignored(script: Script) -> None:
-    script.ask()
-    script.answer()
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, CLIENT_KEY)) == []
-    assert script.count(Count.WRONG_KEY) == 1
+def test_a_third_ack_with_a_wrong_key_is_ignored(asked: Script) -> None:
+    assert asked.client(ACK, MpCapable(1, 1, CLIENT_KEY, CLIENT_KEY)) == []
+    assert asked.count(Count.WRONG_KEY) == 1
 
 
-def test_malformed_options_are_counted_and_the_flags_still_hold(script: Script) -> None:
-    script.open()
-    assert script.client(RST, raw=b"\x1e\x00") == [SubflowClosed(script.now, TOKEN, FIRST, Ended.RESET)]
-    assert script.count(Count.MALFORMED) == 1
+def test_malformed_options_are_counted_and_the_flags_still_hold(opened: Script) -> None:
+    assert opened.client(RST, raw=b"\x1e\x00") == [SubflowClosed(opened.now, TOKEN, FIRST, Ended.RESET)]
+    assert opened.count(Count.MALFORMED) == 1
 
 
 @pytest.mark.parametrize("outgoing", [True, False])
-def test_a_reset_from_either_side_ends_the_subflow(script: Script, outgoing: bool) -> None:
-    script.open()
-    script.join()
-    events = script.see(RST, outgoing, SECOND_SUBFLOW, b"")
-    assert events == [SubflowClosed(script.now, TOKEN, SECOND_SUBFLOW, Ended.RESET)]
+def test_a_reset_from_either_side_ends_the_subflow(opened: Script, outgoing: bool) -> None:
+    opened.join()
+    events = opened.see(RST, outgoing, SECOND_SUBFLOW, b"")
+    assert events == [SubflowClosed(opened.now, TOKEN, SECOND_SUBFLOW, Ended.RESET)]
 
 
-def test_a_subflow_ends_when_both_sides_sent_fin(script: Script) -> None:
-    script.open()
-    assert script.listener(FIN | ACK) == []
-    assert script.listener(FIN | ACK) == []
-    assert script.client(FIN | ACK) == [SubflowClosed(script.now, TOKEN, FIRST, Ended.FIN)]
+def test_a_subflow_ends_when_both_sides_sent_fin(opened: Script) -> None:
+    assert opened.listener(FIN | ACK) == []
+    assert opened.listener(FIN | ACK) == []
+    assert opened.client(FIN | ACK) == [SubflowClosed(opened.now, TOKEN, FIRST, Ended.FIN)]
 
 
-def test_a_reset_of_a_handshake_forgets_it(script: Script) -> None:
-    script.ask()
-    script.answer()
-    script.listener(RST)
-    assert script.prove() == []
+def test_a_reset_of_a_handshake_forgets_it(asked: Script) -> None:
+    asked.listener(RST)
+    assert asked.prove() == []
 
 
-def test_a_fast_close_with_the_receivers_key_ends_the_session(script: Script) -> None:
-    script.open()
-    script.join()
-    events = script.client(RST, MpFastclose(LISTENER_KEY))
-    assert events == [SessionClosed(script.now, TOKEN, Ended.FASTCLOSE)]
-    assert script.join() == []
-    assert script.count(Count.UNKNOWN_TOKEN) == 1
+def test_a_fast_close_with_the_receivers_key_ends_the_session(opened: Script) -> None:
+    opened.join()
+    events = opened.client(RST, MpFastclose(LISTENER_KEY))
+    assert events == [SessionClosed(opened.now, TOKEN, Ended.FASTCLOSE)]
+    assert opened.join() == []
+    assert opened.count(Count.UNKNOWN_TOKEN) == 1
 
 
-def test_a_fast_close_with_another_key_is_ignored(script: Script) -> None:
-    script.open()
-    assert script.client(ACK, MpFastclose(CLIENT_KEY)) == []
-    assert script.listener(ACK, MpFastclose(LISTENER_KEY)) == []
-    assert script.count(Count.WRONG_KEY) == 2
+def test_a_fast_close_with_another_key_is_ignored(opened: Script) -> None:
+    assert opened.client(ACK, MpFastclose(CLIENT_KEY)) == []
+    assert opened.listener(ACK, MpFastclose(LISTENER_KEY)) == []
+    assert opened.count(Count.WRONG_KEY) == 2
 
 
-def test_only_the_clients_priority_counts(script: Script) -> None:
-    script.open()
-    assert script.listener(ACK, MpPrio(True)) == []
-    assert script.client(ACK, MpPrio(True)) == [SubflowPriority(script.now, TOKEN, FIRST, True)]
+def test_only_the_clients_priority_counts(opened: Script) -> None:
+    assert opened.listener(ACK, MpPrio(True)) == []
+    assert opened.client(ACK, MpPrio(True)) == [SubflowPriority(opened.now, TOKEN, FIRST, True)]
 
 
-def test_a_session_outlives_its_last_subflow_for_a_minute(script: Script) -> None:
-    script.open()
-    script.client(RST)
-    script.now += 59 * SECOND
-    assert len(script.join()) == 1
-    script.client(RST, subflow=SECOND_SUBFLOW)
-    script.now += 61 * SECOND
-    assert script.join() == []
-    assert script.count(Count.UNKNOWN_TOKEN) == 1
+def test_a_session_outlives_its_last_subflow_for_a_minute(opened: Script) -> None:
+    opened.client(RST)
+    opened.now += 59 * SECOND
+    assert len(opened.join()) == 1
+    opened.client(RST, subflow=SECOND_SUBFLOW)
+    opened.now += 61 * SECOND
+    assert opened.join() == []
+    assert opened.count(Count.UNKNOWN_TOKEN) == 1
 
 
-def test_a_port_used_again_ends_the_old_subflow(script: Script) -> None:
-    script.open()
-    events = script.open(listener_key=bytes(8))
-    assert events[0] == SubflowClosed(script.now, TOKEN, FIRST, Ended.REPLACED)
+def test_a_port_used_again_ends_the_old_subflow(opened: Script) -> None:
+    events = opened.open(listener_key=bytes(8))
+    assert events[0] == SubflowClosed(opened.now, TOKEN, FIRST, Ended.REPLACED)
     assert isinstance(events[1], SubflowEstablished)
 
 
-def test_a_handshake_that_takes_longer_than_a_minute_is_forgotten(script: Script) -> None:
-    script.ask()
-    script.answer()
-    script.now += 61 * SECOND
-    assert script.prove() == []
-    assert script.count(Count.HALF_OPEN_EXPIRED) == 1
+def test_a_handshake_that_takes_longer_than_a_minute_is_forgotten(asked: Script) -> None:
+    asked.now += 61 * SECOND
+    assert asked.prove() == []
+    assert asked.count(Count.HALF_OPEN_EXPIRED) == 1
 
 
 def test_a_flood_of_syns_stays_within_the_table_and_spares_what_is_established() -> None:
@@ -348,38 +330,29 @@ def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
     assert sizes(script.tracker) == [0] * 6
 
 
-def test_a_subflow_that_only_one_side_closes_is_over_after_five_minutes(script: Script) -> None:
-    script.open()
-    script.client(FIN | ACK)
-    script.now += 200 * SECOND
-    assert script.client(FIN | ACK) == []
-    script.now += 99 * SECOND
-    assert script.client(ACK) == []
-    script.now += 2 * SECOND
-    assert script.client(ACK) == [SubflowClosed(script.now, TOKEN, FIRST, Ended.TIMEOUT)]
-    assert script.count(Count.TIMED_OUT) == 1
+def test_a_subflow_that_only_one_side_closes_is_over_after_five_minutes(opened: Script) -> None:
+    opened.client(FIN | ACK)
+    opened.now += 200 * SECOND
+    assert opened.client(FIN | ACK) == []
+    opened.now += 99 * SECOND
+    assert opened.client(ACK) == []
+    opened.now += 2 * SECOND
+    assert opened.client(ACK) == [SubflowClosed(opened.now, TOKEN, FIRST, Ended.TIMEOUT)]
+    assert opened.count(Count.TIMED_OUT) == 1
 
 
-def test_time_alone_ends_it_when_no_segment_comes(script: Script) -> None:
-    script.open()
-    script.listener(FIN | ACK)
-    later = script.now + 301 * SECOND
-    assert list(script.tracker.expire(later)) == [SubflowClosed(later, TOKEN, FIRST, Ended.TIMEOUT)]
+def test_time_alone_ends_it_when_no_segment_comes(opened: Script) -> None:
+    opened.listener(FIN | ACK)
+    later = opened.now + 301 * SECOND
+    assert list(opened.tracker.expire(later)) == [SubflowClosed(later, TOKEN, FIRST, Ended.TIMEOUT)]
 
 
 FLAGS = st.integers(0, 31).map(Flags)
 SUBFLOWS = st.sampled_from([FIRST, SECOND_SUBFLOW])
 _RIGHT: list[Option] = [
-    MpCapable(1, 1),
-    MpCapable(1, 1, LISTENER_KEY),
-    MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY),
-    MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE),
-    MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE),
-    MpJoinAck(HMAC_A),
-    MpFastclose(LISTENER_KEY),
-    MpPrio(True),
-    AddAddr(False, 7, "10.0.3.2", None, bytes(8)),
-    RemoveAddr((0, 3, 7)),
+    *(MpCapable(1, 1), MpCapable(1, 1, LISTENER_KEY), MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)),
+    *(MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), MpJoinAck(HMAC_A)),
+    *(MpFastclose(LISTENER_KEY), MpPrio(True), AddAddr(False, 7, "10.0.3.2", None, bytes(8)), RemoveAddr((0, 3, 7))),
 ]
 RIGHT_OPTIONS = st.sampled_from(_RIGHT).map(emit)
 
