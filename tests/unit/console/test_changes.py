@@ -98,9 +98,7 @@ def test_a_rate_is_written_as_the_daemons_write_it(book: Book, told: list[str | 
     assert asyncio.run(changes_of(book, told).make("ada", LTE, "1000000kbit")) is None
 
 
-def test_a_change_that_the_journal_cannot_take_is_made_and_told(
-    told: list[str | None], lte: SlowPath, tmp_path: Path
-) -> None:
+def test_a_change_that_no_journal_takes_is_made_and_told(told: list[str | None], lte: SlowPath, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CommandError, match="it is done, but"):
         asyncio.run(changes_of(Book(tmp_path / "file" / "x.sqlite"), told).make("ada", LTE, "2mbit"))

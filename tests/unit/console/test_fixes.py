@@ -18,21 +18,28 @@ from tributary.settings.errors import CommandError, Exit
 RAN = (RanCommand(command="sysctl -w a=1", failure=None),)
 
 
+@pytest.fixture(autouse=True)
+def book(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Book:
+    """A journal; beside it is the socket at which a doctor is asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fixes, "FIXES", Path("doctor-fix.sock"))
+    return Book(tmp_path / "journal.sqlite")
+
+
 @contextmanager
-def silent(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[socket.socket]:
-    """One that listens, and answers nothing by itself."""
-    monkeypatch.setattr(fixes, "FIXES", folder / "doctor-fix.sock")
+def silent() -> Iterator[socket.socket]:
+    """A doctor that listens, and answers nothing by itself."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "doctor-fix.sock"))
+        listener.bind("doctor-fix.sock")
         listener.listen()
         yield listener
 
 
 @contextmanager
-def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: bytes) -> Iterator[list[bytes]]:
+def doctor(answer: bytes) -> Iterator[list[bytes]]:
     """One that gives this answer, once; what it was asked."""
     asked: list[bytes] = []
-    with silent(monkeypatch, folder) as listener:
+    with silent() as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
@@ -50,12 +57,9 @@ def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: bytes) -> Iter
     ("left", "notes", "after"),
     [((), (), "ok"), (("a is 2",), (), "wrong"), ((), ("examining again failed",), "not known")],
 )
-def test_what_was_run_is_a_line_of_the_journal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...], notes: tuple[str, ...], after: str
-) -> None:
+def test_what_was_run_is_in_the_journal(book: Book, left: tuple[str, ...], notes: tuple[str, ...], after: str) -> None:
     fixed = Fixed(name="settings", ran=RAN, left=left, notes=notes)
-    book = Book(tmp_path / "journal.sqlite")
-    with doctor(monkeypatch, tmp_path, fixed.model_dump_json().encode() + b"\n") as asked:
+    with doctor(fixed.model_dump_json().encode() + b"\n") as asked:
         assert asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings")) == fixed
     assert asked == [b"settings\n"]
     (entry,) = book.newest(10)
@@ -63,23 +67,21 @@ def test_what_was_run_is_a_line_of_the_journal(
     assert (entry.before, entry.after) == ("wrong", after)
 
 
-def test_where_nothing_was_run_the_journal_has_no_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    book = Book(tmp_path / "journal.sqlite")
+def test_where_nothing_was_run_the_journal_has_no_line(book: Book) -> None:
     answer = Fixed(name="settings", ran=(), left=()).model_dump_json().encode()
-    with doctor(monkeypatch, tmp_path, answer):
+    with doctor(answer):
         asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
     assert book.newest(10) == ()
 
 
 @pytest.mark.parametrize("answer", [b"", b"5", b'{"version": 1}', None], ids=["empty", "5", "older", "late"])
 def test_where_no_answer_is_read_the_journal_says_that_the_outcome_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes | None
+    book: Book, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    book = Book(tmp_path / "journal.sqlite")
     told: list[str | None] = []
     changes = Changes(book, lambda _who, change: told.append(change.after))
     monkeypatch.setattr(fixes, "_PATIENCE", 0.5)
-    one = silent(monkeypatch, tmp_path) if answer is None else doctor(monkeypatch, tmp_path, answer)
+    one = silent() if answer is None else doctor(answer)
     with one, command_error(Exit.UNAVAILABLE):
         asyncio.run(changes.fix("ada", "settings"))
     (entry,) = book.newest(10)
@@ -87,21 +89,18 @@ def test_where_no_answer_is_read_the_journal_says_that_the_outcome_is_not_known(
     assert (entry.before, entry.after, told) == ("wrong", "not known", ["not known"])
 
 
-def test_a_failure_that_the_doctor_reports_is_no_line_of_the_journal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    book = Book(tmp_path / "journal.sqlite")
+def test_a_failure_that_the_doctor_reports_is_no_line_of_the_journal(book: Book) -> None:
     refused = b'{"failure": "x: accepted: y", "code": 64}\n'
-    with doctor(monkeypatch, tmp_path, refused), pytest.raises(CommandError, match="x: accepted: y"):
+    with doctor(refused), pytest.raises(CommandError, match="x: accepted: y"):
         asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
     assert book.newest(10) == ()
 
 
-def test_while_a_fix_runs_another_one_is_refused_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    changes = Changes(Book(tmp_path / "journal.sqlite"), lambda *_: None)
+def test_while_a_fix_runs_another_one_is_refused_at_once(book: Book) -> None:
+    changes = Changes(book, lambda *_: None)
 
     async def both() -> None:
-        with silent(monkeypatch, tmp_path) as listener:
+        with silent() as listener:
             first = asyncio.create_task(changes.fix("ada", "settings"))
             connection, _ = await asyncio.to_thread(listener.accept)
             with connection, command_error(Exit.IN_USE, "busy: another fix runs"):
@@ -124,14 +123,11 @@ def test_while_a_fix_runs_another_one_is_refused_at_once(monkeypatch: pytest.Mon
         (b"", Exit.UNAVAILABLE, "too many ask at once"),
     ],
 )
-def test_what_is_no_answer_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes, code: Exit, line: str
-) -> None:
-    with doctor(monkeypatch, tmp_path, answer), command_error(code, line):
+def test_what_is_no_answer_is_named(answer: bytes, code: Exit, line: str) -> None:
+    with doctor(answer), command_error(code, line):
         fixes.ask("settings")
 
 
-def test_without_a_socket_its_unit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(fixes, "FIXES", tmp_path / "nothing.sock")
+def test_without_a_socket_its_unit_is_named() -> None:
     with command_error(Exit.UNAVAILABLE, "is tributary-doctor-fix.socket active"):
         fixes.ask("settings")
