@@ -33,9 +33,7 @@ def test_a_command_gets_its_own_options_and_gives_the_exit_code() -> None:
     assert done == [(["a", "b"], True), "read"]
 
 
-def test_arguments_that_contradict_each_other_are_refused_before_anything_is_done(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_arguments_that_contradict_each_other_are_refused_before_all_else(capsys: pytest.CaptureFixture[str]) -> None:
     done: list[object] = []
     told = usage_error(parser(done).dispatch, ["write", "--fast", "--slow"], capsys)
     assert told == "book: --fast and --slow: accepted: one of them (see book --help)\n"

@@ -68,9 +68,8 @@ def test_a_claim_that_is_not_met_fails(run: Run, broken: str) -> None:
 
 def test_what_the_kernel_took_is_told_and_excuses_nothing() -> None:
     assert kernels_part(GOOD) is None
-    slow = replace(
-        with_download(download("mptcp_throttled", 24, 13_500_000, 36_500_000)), beyond_window=BeyondWindow(73, 28)
-    )
+    slow = with_download(download("mptcp_throttled", 24, 13_500_000, 36_500_000))
+    slow = replace(slow, beyond_window=BeyondWindow(73, 28))
     told = kernels_part(slow)
     assert told is not None and "73 packets" in told and "28 pieces" in told
     assert summary(slow)["beyond_window"] == {"dropped": 73, "sent_again": 28}

@@ -30,16 +30,8 @@ BELOW: dict[str, set[str]] = {
     # agents are what the control plane builds, a home router's files are a card's, sessions begin on the link that a
     # router takes; all else is by users' commands.
     "experiments": {
-        "tributary",
-        "throttler.service.status",
-        "overlay.control",
-        "overlay.programs",
-        "image.firstboot.actions",
-        "image.firstboot.firewall",
-        "image.firstboot.home",
-        "image.firstboot.reading",
-        "image.firstboot.settings",
-        "router.links.quickest",
+        *("tributary", "throttler.service.status", "overlay.control", "overlay.programs", "router.links.quickest"),
+        *(f"image.firstboot.{name}" for name in ("actions", "firewall", "home", "reading", "settings")),
     },
 }
 """The rooms, and what each stands on."""

@@ -84,13 +84,8 @@ METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | 
 CODE = "\n".join(
     path.read_text()
     for folder, files in (
-        ("converter/proxy/src", "*.rs"),
-        ("converter/offload/src", "*.rs"),
-        ("handoff/front/src", "*.rs"),
-        ("throttler", "*.py"),
-        ("doctor", "*.py"),
-        ("router", "*.py"),
-        ("overlay", "*.py"),
+        *((f"{crate}/src", "*.rs") for crate in ("converter/proxy", "converter/offload", "handoff/front")),
+        *((part, "*.py") for part in ("throttler", "doctor", "router", "overlay")),
     )
     for path in (ROOT / folder).rglob(files)
 )

@@ -23,12 +23,8 @@ from tributary.settings.files import check
         ("down_mbps", 100, 94.9, False),
         ("up_mbps", 100, 105.1, False),
         ("up_mbps", 1, 0.5, False),
-        ("rtt_ms", 40, 41.9, True),
-        ("rtt_ms", 40, 42.1, False),
-        ("rtt_ms", 40, 37.9, False),
-        ("rtt_ms", 5, 5.9, True),
-        ("rtt_ms", 5, 6.1, False),
-        ("rtt_ms", 5, 3.9, False),
+        *(("rtt_ms", 40, measured, fits) for measured, fits in ((41.9, True), (42.1, False), (37.9, False))),
+        *(("rtt_ms", 5, measured, fits) for measured, fits in ((5.9, True), (6.1, False), (3.9, False))),
     ],
 )
 def test_a_reading_fits_within_five_percent_or_what_wake_ups_take(

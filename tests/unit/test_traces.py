@@ -105,9 +105,7 @@ def test_a_path_in_a_profile_is_relative_to_the_profile_s_folder(trace: Path) ->
     assert link.down.trace == Trace.read(trace)
 
 
-def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
-    trace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_as_argument_is_relative_to_the_working_directory(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trace.parent)
     dsl, lte = Topology.of(read_profile("dsl.trace=half.trace", "lte.down.rate=7mbit", file=TRACED)).links
     assert dsl.down.trace == Trace.read(trace)

@@ -100,9 +100,7 @@ def test_without_its_service_no_router_is_known_and_that_is_said(
     assert "no router is known by its address: no gateway runs" in capsys.readouterr().err
 
 
-def test_bytes_of_earlier_requests_of_a_connection_are_not_counted_again(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bytes_of_a_connections_earlier_requests_count_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The last line of a connection has the paths of all of it."""
     requests = [{**MULTIPATH, "paths": None, "down_bytes": 1000}, {**MULTIPATH, "down_bytes": 21}]
     written(log, *requests)
@@ -199,9 +197,7 @@ def test_logs_that_are_renamed_while_they_are_read_are_the_same_ones(log: Path) 
         assert sorted(len(list(each.texts(0))) for each in logs) == [1, 3]
 
 
-def test_logs_that_are_renamed_while_they_are_opened_are_opened_again(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_that_are_renamed_while_they_are_opened_open_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After one of two is open, the other gets its name: the first would be there twice, the second not at all."""
     old = log.with_name("access.log.1")
     old.write_text("old")

@@ -43,12 +43,8 @@ def unclear(name: str) -> list[Finding]:
     ("name", "program"),
     [
         ("firewall", "nft"),
-        ("mptcp", "ip"),
-        ("rp_filter", "ip"),
-        ("routing", "ip"),
-        ("endpoints", "ip"),
-        ("listeners", "ss"),
-        ("listeners", "systemctl"),
+        *((name, "ip") for name in ("mptcp", "rp_filter", "routing", "endpoints")),
+        *(("listeners", program) for program in ("ss", "systemctl")),
     ],
 )
 def test_of_a_program_that_fails_or_hangs_nothing_is_found_but_that(
@@ -129,9 +125,7 @@ def test_a_service_manager_that_does_not_answer_makes_it_no_router(playing: Play
 
 
 @pytest.mark.usefixtures("fleet_status")
-def test_a_fleets_program_that_is_enabled_and_has_ended_is_found_and_no_fleet_is_none(
-    playing: Playing,
-) -> None:
+def test_a_fleets_program_that_is_enabled_and_has_ended_is_found_and_no_fleet_is_none(playing: Playing) -> None:
     assert examine(Role.GATEWAY, ["fleet"]) == []
     playing("systemctl", "echo 'tributary-anycast.service enabled enabled'")
     (ended,) = examine(Role.GATEWAY, ["fleet"])

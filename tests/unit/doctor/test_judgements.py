@@ -363,9 +363,8 @@ def test_the_clock_is_synchronized_or_not_or_nobody_knows(printed: str, state: s
 
 
 def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it() -> None:
-    findings = path.judge(
-        "s:1", [Try("a", Outcome.MULTIPATH), Try("b", Outcome.PLAIN), Try("c", Outcome.NONE, "no way")]
-    )
+    tried = [Try("a", Outcome.MULTIPATH), Try("b", Outcome.PLAIN), Try("c", Outcome.NONE, "no way")]
+    findings = path.judge("s:1", tried)
     assert states(*findings) == ["ok", "wrong", "wrong"]
     assert findings[1].message == "b speaks plain TCP, others do not"
     assert findings[2].message == "c does not connect: no way"

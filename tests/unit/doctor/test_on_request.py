@@ -91,9 +91,7 @@ def test_what_was_run_is_answered_where_it_cannot_be_recorded(answered: Answerin
     assert "findings.json: cannot be written" in note
 
 
-def test_what_was_run_is_answered_where_it_cannot_look_again(
-    answered: Answering, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_run_is_answered_if_it_cannot_look_again(answered: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([[WRONG]])
     same = {"limits": lambda: next(looks, None) or (Path("/nowhere").read_text() and [])}
     monkeypatch.setattr("doctor.examination.checks", lambda _role: same)
@@ -113,9 +111,7 @@ def test_what_cannot_be_examined_after_a_fix_is_not_said_to_be_right(
     assert answer["notes"] == ["it could not be examined: nft hangs"]
 
 
-def test_where_the_system_refuses_before_anything_is_run_the_answer_says_so(
-    answered: Answering, tmp_path: Path
-) -> None:
+def test_if_the_system_refuses_before_anything_is_run_the_answer_says_so(answered: Answering, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     answer = answered(b"limits\n")
     assert answer["code"] == Exit.SYSTEM and "Not a directory" in answer["failure"]

@@ -105,9 +105,7 @@ def test_whatever_is_in_the_file_of_who_is_revoked_its_keys_stay_out_and_those_o
     assert list(registry.look().faults) == ["rome"]
 
 
-def test_the_list_is_roots_alone_and_has_the_newest_if_it_gets_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_is_roots_alone_and_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revoked, "_MOST", 3)
     keys = RevokedKeys(tmp_path / "gateway/revoked.json")
     for number in (1, 2, 3, 4, 4):

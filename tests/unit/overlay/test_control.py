@@ -9,15 +9,8 @@ import pytest
 from overlay import __main__ as command
 from overlay import control, explanation
 
-QUIET = {
-    "converter": None,
-    "converter_silent": False,
-    "pressure_percent": 0,
-    "delays": 0,
-    "estimated": 0,
-    "servers": 0,
-    "routes": None,
-}
+COUNTS = ("pressure_percent", "delays", "estimated", "servers")
+QUIET = {"converter": None, "converter_silent": False, "routes": None} | dict.fromkeys(COUNTS, 0)
 LONDON = {"converter": "192.0.2.1:5124", "pressure_percent": 35, "delays": 2, "routes": {"version": 40, "age_s": 70}}
 NODES = [
     QUIET | {"name": "london", "address": "192.0.2.1:5460"} | LONDON,
@@ -60,16 +53,12 @@ DETOUR: dict[str, Any] = {
 ANSWER: dict[str, Any] = {
     "ingress": "london",
     "server": "192.0.2.9",
-    "egress": {"to": "192.0.2.0/24", "node": "milan", "rounds": 5},
     "node": "milan",
     "node_by": "name",
     "candidates": [],
-    "rounds": 5,
-    "rounds_by": "network",
-    "version": 41,
-    "chains": [DETOUR, DIRECT],
-    "direct": DIRECT,
 }
+ANSWER |= {"egress": {"to": "192.0.2.0/24", "node": "milan", "rounds": 5}, "rounds": 5, "rounds_by": "network"}
+ANSWER |= {"version": 41, "chains": [DETOUR, DIRECT], "direct": DIRECT}
 EXPLANATION = """\
 192.0.2.9 has the egress milan, by 192.0.2.0/24
 5 rounds, up to 465 kB, by the server's network

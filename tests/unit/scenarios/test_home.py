@@ -15,6 +15,8 @@ from experiments.scenarios.home import Home
 from experiments.study.changes import orders
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import SERIES, at, but, claims_test, judged, quoted, topology
+from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
 
 
@@ -101,15 +103,7 @@ GOOD = Shown(
     revoked=0.3,
 )
 LINKS = topology(Home).links
-ENROLMENT = Enrolment.model_validate(
-    {
-        "gateway": "192.0.2.2",
-        "public_key": 43 * "A" + "=",
-        "secret": 43 * "A" + "=",
-        "addresses": "10.84.0.16/28",
-        "inside": "10.84.0.1",
-    }
-)
+ENROLMENT = check(GIVEN | {"gateway": "192.0.2.2"}, Enrolment, "test")
 
 
 def test_a_good_run_holds_every_claim_of_the_demo() -> None:

@@ -16,18 +16,11 @@ from tests.unit.scenarios.made_up import at, claims_test, topology
 
 def faults(point: Point) -> dict[str, float]:
     stays = point["fault"] in ("etcd-away", "controller-away")
-    return {
-        "begun_s": 2.0,
-        "ended_s": 62.0,
-        "through_cut": float(point["fault"] == "node-killed"),
-        "beside_cut": 0.0,
-        "cut": float(point["fault"] in ("node-killed", "node-hung")),
-        "failed": 0.0,
-        "slowest_ms": 200.0,
-        "out_s": 2.0,
-        "back_s": 1.0,
-        "changes": 0.0 if stays else 2.0,
-    }
+    cut = point["fault"] in ("node-killed", "node-hung")
+    flows = {"through_cut": float(point["fault"] == "node-killed"), "beside_cut": 0.0}
+    requests = {"cut": float(cut), "failed": 0.0, "slowest_ms": 200.0}
+    chains = {"out_s": 2.0, "back_s": 1.0, "changes": 0.0 if stays else 2.0}
+    return {"begun_s": 2.0, "ended_s": 62.0} | flows | requests | chains
 
 
 def test_they_can_be_drawn() -> None:
@@ -72,9 +65,7 @@ def test_a_download_that_failed_has_no_pause() -> None:
         ([(0.0, "best"), (3.0, "second"), (4.0, "best")], {"out_s": 2.0, "back_s": 0.0, "changes": 2.0}),
     ],
 )
-def test_the_time_counts_from_the_fault_and_from_its_end(
-    chains: list[tuple[float, str]], values: dict[str, float]
-) -> None:
+def test_time_counts_from_the_fault_and_from_its_end(chains: list[tuple[float, str]], values: dict[str, float]) -> None:
     assert of_chains(chains, begun=1.0, ended=6.0, last=10.0) == values
 
 

@@ -92,9 +92,7 @@ def test_other_repetitions_have_links_of_their_own() -> None:
         (of("native", 10), of("squid"), []),
     ],
 )
-def test_a_ratio_is_that_of_each_repetition_that_has_both(
-    ours: Readings, theirs: Readings, expected: list[float]
-) -> None:
+def test_a_ratio_is_that_of_each_repetition_with_both(ours: Readings, theirs: Readings, expected: list[float]) -> None:
     assert ratio("x", ours.repeated("mbps"), theirs.repeated("mbps")) == Metric("x", expected, RATIO)
 
 

@@ -165,9 +165,7 @@ BUILD = "run /opt/tributary/scripts/setup.d/programs /cache --released tributary
         ({"converter": "0" * 64}, Exit.UNAVAILABLE, f"tributary-converter: was built from other sources: {BUILD}"),
     ],
 )
-def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
-    about: dict[str, object], code: Exit, complaint: str
-) -> None:
+def test_what_a_machine_lacks_comes_with_name_and_remedy(about: dict[str, object], code: Exit, complaint: str) -> None:
     assert checked(LOGIN, FIT) == FIT
     with command_error(code, begins=f"gateway (b): {complaint}"):
         checked(LOGIN, FIT | about)

@@ -24,9 +24,7 @@ def reading(by: str, repetition: int, mbps: float) -> Reading:
     return Reading({"by": by, "family": "ipv4"}, repetition, {"mbps": mbps}, {"wired": [(0.1, mbps)]})
 
 
-ALL = Readings(
-    [reading("squid", 1, 10.0), reading("squid", 2, 12.0), reading("squid", 3, 14.0), reading("native", 1, 50)]
-)
+ALL = Readings([*(reading("squid", n, 8.0 + 2 * n) for n in (1, 2, 3)), reading("native", 1, 50)])
 
 
 def test_interval_is_that_of_student() -> None:

@@ -98,9 +98,7 @@ def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
 
 
 @EVERY
-def test_the_converter_accepts_its_settings(
-    name: str, tmp_path: Path, converter_accepts: Callable[[Path], None]
-) -> None:
+def test_the_converter_takes_its_settings(name: str, tmp_path: Path, converter_accepts: Callable[[Path], None]) -> None:
     if settings := written(name, "/etc/tributary/converter.toml", tmp_path):
         converter_accepts(settings)
 

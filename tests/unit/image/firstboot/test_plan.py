@@ -85,9 +85,7 @@ def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
 @pytest.mark.parametrize(
     ("card", "pages"), [("", ["first-start"]), (LAN, ["first-start"]), ("first_start_page = false", [])]
 )
-def test_a_home_router_that_is_not_set_up_runs_at_most_the_page_behind_its_firewall(
-    card: str, pages: list[str]
-) -> None:
+def test_a_home_router_not_set_up_runs_at_most_the_page_behind_its_firewall(card: str, pages: list[str]) -> None:
     running = [f"tributary-{part}.service" for part in ("firewall", *pages)]
     assert [unit for unit, enabled in units(card).items() if enabled] == running
 

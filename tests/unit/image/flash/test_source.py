@@ -119,9 +119,7 @@ def test_an_image_that_differs_from_its_map_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize(("change", "reason"), [(-BLOCK, "it ends too early"), (BLOCK, "it goes on after its")])
-def test_an_image_of_another_size_than_its_map_is_refused(
-    tmp_path: Path, packed: bool, change: int, reason: str
-) -> None:
+def test_an_image_of_a_size_unlike_its_map_is_refused(tmp_path: Path, packed: bool, change: int, reason: str) -> None:
     other = (IMAGE + bytes(BLOCK))[: len(IMAGE) + change]
     assert reason in refused(files(tmp_path, other, packed=packed, bmap=MAP))
 

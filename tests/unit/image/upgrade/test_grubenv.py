@@ -111,9 +111,7 @@ def test_a_slot_that_a_person_goes_back_to_is_first_also_after_damage(
     assert did == ["active other", "restart"]
 
 
-def test_what_is_found_good_is_noted_only_where_it_changes(
-    boot: Path, did: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_good_is_noted_if_it_changes(boot: Path, did: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command._confirm()
     assert (did, grubenv.found_good(boot)) == (["good booted"], "A")
     monkeypatch.setattr(grubenv, "put", None)  # no write puts the boot partition at risk

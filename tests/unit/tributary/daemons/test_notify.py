@@ -54,7 +54,5 @@ def test_a_status_cannot_add_a_state() -> None:
         ({}, None),
     ],
 )
-def test_the_watchdog_gets_twice_as_many_messages_as_it_needs(
-    environment: dict[str, str], seconds: float | None
-) -> None:
+def test_the_watchdog_gets_twice_the_messages_that_it_needs(environment: dict[str, str], seconds: float | None) -> None:
     assert notify.watchdog_interval(environment, pid=7) == seconds

@@ -65,10 +65,7 @@ def test_what_enrol_prints_is_what_a_router_reads(more: dict[str, str]) -> None:
         ("addresses", "10.84.0.0/24"),
         ("inside", "gateway"),
         ("gateway", 5),
-        ("prefix", "2001:db8:1::/48"),
-        ("prefix", "2001:db8:1:1::1/64"),
-        ("prefix", "fe80::/64"),
-        ("prefix", "10.0.0.0/8"),
+        *(("prefix", prefix) for prefix in ("2001:db8:1::/48", "2001:db8:1:1::1/64", "fe80::/64", "10.0.0.0/8")),
     ],
 )
 def test_a_wrong_key_is_refused_by_name(key: str, value: object) -> None:
