@@ -68,17 +68,10 @@ def of_accounts() -> str:
         return file.read_text()
 
 
-def of_the_router() -> str:
-    return router_metrics.page(routers.answer(), routers.CARRIED.get).decode()
-
-
-def of_the_overlay() -> str:
-    return overlay_metrics.page(read()).decode()
-
-
 SQUIDS = (ROOT / "tests/unit/squid-exporter.prom").read_text()
-OTHERS = (of_the_doctor(), of_accounts(), of_the_router(), of_the_overlay(), SQUIDS)
-PAGES = (Exporter().page(answer()).decode(), *OTHERS)
+ROUTERS = router_metrics.page(routers.answer(), routers.CARRIED.get)
+MADE = (Exporter().page(answer()), ROUTERS, overlay_metrics.page(read()))
+PAGES = (*(page.decode() for page in MADE), of_the_doctor(), of_accounts(), SQUIDS)
 EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(

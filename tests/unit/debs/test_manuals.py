@@ -48,10 +48,6 @@ def tags(page: str, kind: str, section: str) -> list[str]:
     return [word for word in words if re.fullmatch(kind, word)]
 
 
-def keys_in(page: str, section: str) -> set[str]:
-    return set(tags(page, "[a-z].*", section))
-
-
 def commands_in(page: str) -> list[str]:
     return tags(page, "[a-z]+", "Description")
 
@@ -167,7 +163,7 @@ OF_ROUTER: dict[str, type[Settings]] = {"mptcp": Multipath, "probe": Probe, "tun
     ],
 )
 def test_every_setting_is_told(page: str, section: str, keys: Iterable[str]) -> None:
-    assert keys_in(page, section) == set(keys)
+    assert set(tags(page, "[a-z].*", section)) == set(keys)
 
 
 def test_the_help_of_build_deb_names_every_package() -> None:

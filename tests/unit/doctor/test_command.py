@@ -16,10 +16,8 @@ from tributary.api import documents
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
-pytestmark = pytest.mark.usefixtures("as_root")
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.__main__.need_root", lambda _why: None)
 

@@ -171,17 +171,12 @@ def test_commands_wait_for_each_other(tmp_path: Path) -> None:
         pass
 
 
-def spoilt(registry: Registry, name: str) -> Path:
-    file = registry.folder / f"{name}.toml"
-    file.write_text(file.read_text().replace("number = ", "nummer = "))
-    return file
-
-
 def test_one_wrong_file_keeps_that_router_out_and_no_other(registry: Registry) -> None:
     """A typo in one router's file: all others have access, and the line that says what is wrong names the file."""
     for number, name in enumerate(("berlin", "paris", "rome"), start=1):
         registry.write(name, router(number))
-    file = spoilt(registry, "paris")
+    file = registry.folder / "paris.toml"
+    file.write_text(file.read_text().replace("number = ", "nummer = "))
     contents = registry.look()
     assert list(contents.routers) == ["berlin", "rome"] and list(contents.faults) == ["paris"]
     (note,) = contents.notes

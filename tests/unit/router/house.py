@@ -1,9 +1,9 @@
 """A house with access links for the tests: what the kernel would say of it, and what it would after some steps."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address, ip_address, ip_interface
+from ipaddress import ip_address, ip_interface
 
 from router.identifiers import MAIN
 from router.links.model import Link
@@ -94,8 +94,9 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
         match operation:
             case Add(Route() as route):
                 assert route not in routes
-                # It would lead to the gateway that the tunnel had.
-                assert route.source not in set(_reached(operations[place:]))
+                # It would lead to the gateway that the tunnel had before it is set up.
+                later = [each.what for each in operations[place:] if isinstance(each, Change)]
+                assert route.source not in [each.address for each in later if isinstance(each, TunnelConfig)]
                 routes.append(route)
             case Remove(Route() as route):
                 routes.remove(route)
@@ -144,14 +145,6 @@ def _addresses(
                 there = [each for each in there if each.interface != names[name]]
                 there += [InterfaceAddress(names[name], address) for address in config.addresses]
     return tuple(there)
-
-
-def _reached(operations: Iterable[Operation]) -> Iterator[IPv4Address]:
-    """The inside addresses of the tunnels that are set up."""
-    for operation in operations:
-        match operation:
-            case Change(TunnelConfig() as config):
-                yield config.address
 
 
 def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) -> tuple[Interface, ...]:

@@ -53,25 +53,18 @@ def test_benchmarks_that_stand_for_all_repetitions_turn_round() -> None:
     assert second == first[::-1]
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An experiment of somebody's own, and a module beside it that it imports."""
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "beside", raising=False)
-    (tmp_path / "beside.py").write_text('CLAIM = "what somebody claims"\n')
-    path = tmp_path / "mine.py"
-    path.write_text(MINE)
-    return path
-
-
 def plan_of(path: Path) -> dict[str, object]:
     (made,) = orders([from_file(path)], ())
     return made.plan()
 
 
 @pytest.mark.parametrize("changed", ["mine.py", "beside.py"])
-def test_a_file_that_was_edited_is_another_plan(mine: Path, changed: str) -> None:
+def test_a_file_that_was_edited_is_another_plan(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was stopped, its experiment's file edited, run again: readings of before are of another experiment."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+    (tmp_path / "beside.py").write_text('CLAIM = "what somebody claims"\n')
+    (mine := tmp_path / "mine.py").write_text(MINE)
     before = plan_of(mine)
     assert plan_of(mine) == before
     assert {Path(name).name for name in before["files"]} == {"mine.py", "beside.py"}  # type: ignore[attr-defined]

@@ -28,16 +28,13 @@ ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 def test_a_packet_becomes_a_segment_with_its_options_as_they_were(lower: Ether, source: str, destination: str) -> None:
     header = bytes(TCP(sport=40001, dport=3128, flags="S"))
     header = header[:12] + bytes([(5 + len(OPTIONS) // 4) << 4]) + header[13:20] + OPTIONS
-    packet = bytes(_as_tcp(lower) / (header + b"payload"))
+    network = lower.getlayer(IP) or lower.getlayer(IPv6)
+    network.setfieldval("proto" if IP in lower else "nh", 6)
+    packet = bytes(lower / (header + b"payload"))
     whole = Segment(5, "wired", False, source, 40001, destination, 3128, Flags.SYN, OPTIONS)
     assert segment(packet, Ether, 5, "wired", False) == whole
-    inner = bytes((lower.getlayer(IP) or lower.getlayer(IPv6)) / (header + b"payload"))
+    inner = bytes(network / (header + b"payload"))
     assert segment(inner, IPv46, 5, "wired", False) == whole, "as a tunnel has it"
-
-
-def _as_tcp(lower: Ether) -> Ether:
-    (lower.getlayer(IP) or lower.getlayer(IPv6)).setfieldval("proto" if IP in lower else "nh", 6)
-    return lower
 
 
 def test_the_gateways_side_of_a_subflow_is_the_one_that_sends_out_of_the_interface() -> None:

@@ -126,8 +126,10 @@ def test_the_firewall_accepts_who_is_let_in(name: str, tmp_path: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def largest(tmp_path: Path) -> dict[str, Path]:
-    """The files of a card with as many tables [[bypass]] as it may have, each with as many values, by their names."""
+@NFT
+@DNSMASQ
+def test_the_largest_by_pass_is_accepted_by_dnsmasq_and_nft(tmp_path: Path) -> None:
+    """A card with as many tables [[bypass]] as it may have, each with as many values."""
     below = ".".join(["a" * 63] * 3)
     card = HOME
     for number in range(MOST_TABLES):
@@ -138,18 +140,10 @@ def largest(tmp_path: Path) -> dict[str, Path]:
             "devices": [f"02:00:00:00:{number:02x}:{each:02x}" for each in range(MOST_VALUES)],
         }
         card += BYPASS + "".join(f"{key} = {values}\n" for key, values in lists.items())
-    files = {Path(path).name: text for path, text in texts(card).items()}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    return {name: tmp_path / name for name in files}
-
-
-@NFT
-@DNSMASQ
-def test_the_largest_by_pass_is_accepted_by_dnsmasq_and_nft(tmp_path: Path) -> None:
-    files = largest(tmp_path)
-    subprocess.run(["dnsmasq", "--test", f"--conf-file={files['tributary-lan.conf']}"], check=True)
-    subprocess.run(["nft", "--check", "--file", files["lan.nft"]], check=True)
+    for path, text in texts(card).items():
+        (tmp_path / Path(path).name).write_text(text)
+    subprocess.run(["dnsmasq", "--test", f"--conf-file={tmp_path}/tributary-lan.conf"], check=True)
+    subprocess.run(["nft", "--check", "--file", tmp_path / "lan.nft"], check=True)
 
 
 @EVERY

@@ -79,13 +79,8 @@ def files(folder: Path, image: bytes, *, packed: bool = True, checksum: bool = T
         subprocess.run(["zstd", "-q", "-1", "--rm", path], check=True)
         path = folder / "card.img.zst"
     if checksum:
-        seal(path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
     if bmap:
         (folder / "card.img.bmap").write_bytes(bmap)
     return path
-
-
-def seal(path: Path) -> None:
-    """Write the checksum of ``path`` beside it, as sha256sum(1) does."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    path.with_name(path.name + ".sha256").write_text(f"{digest}  {path.name}\n")

@@ -1,5 +1,4 @@
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,20 +6,14 @@ import pytest
 from tributary.daemons import notify
 
 
-@pytest.fixture(params=["path", "abstract"])
-def service_manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A socket as systemd's, and what NOTIFY_SOCKET says of it."""
+@pytest.mark.parametrize(("prefix", "told"), [("", ""), ("\0", "@")], ids=["path", "abstract"])
+def test_states_arrive_in_one_datagram(prefix: str, told: str, tmp_path: Path) -> None:
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.settimeout(5)
-        receiver.bind(name if request.param == "path" else "\0" + name)
-        yield receiver, name if request.param == "path" else "@" + name
-
-
-def test_states_arrive_in_one_datagram(service_manager: tuple[socket.socket, str]) -> None:
-    receiver, name = service_manager
-    assert notify.send(notify.READY, notify.status("2 holds"), environment={"NOTIFY_SOCKET": name})
-    assert receiver.recv(4096) == b"READY=1\nSTATUS=2 holds"
+        receiver.bind(prefix + name)
+        assert notify.send(notify.READY, notify.status("2 holds"), environment={"NOTIFY_SOCKET": told + name})
+        assert receiver.recv(4096) == b"READY=1\nSTATUS=2 holds"
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1234"}])
