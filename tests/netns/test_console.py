@@ -330,6 +330,26 @@ def test_a_killed_console_leaves_limits_and_the_journal(tmp_path: Path) -> None:
         assert limits()["wired"] is None
 
 
+def test_on_a_full_disk_the_page_and_its_limits_go_on_and_say_so(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state))
+    try:
+        with suppress(OSError):
+            (state / "filler").write_bytes(bytes(2 << 20))
+        with throttler("kernel", FREE), console(state) as (browser, _):
+            eventually(lambda: any(note.startswith("history: ") for note in browser.get("look")["notes"]))
+            browser.login()
+            _, answer = browser.ask("POST", "/api/v1/limit", {"path": "wired", "rate": "3mbit"})
+            assert answer["error"].startswith("it is done, but not in the journal: ")
+            assert limits()["wired"] == "3mbit"
+            (state / "filler").unlink()
+            browser.post("limit", path="wired", rate=None)
+            assert [entry["before"] for entry in browser.get("journal")["entries"]] == ["3mbit"]
+    finally:
+        run("umount", "--lazy", str(state))
+
+
 def test_values_that_are_none_are_refused_and_said_to_be_wrong(browser: Browser) -> None:
     browser.login()
     for path in (
