@@ -12,7 +12,6 @@ from typing import Annotated
 from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS, Program, varnish
-from experiments.bench.converter.footprint import proportional
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground, Standing
@@ -22,6 +21,7 @@ from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node
 from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.usage import proportional
 
 _PORT = 3128
 _SETTLE, _SETTLED = 2.0, 1.01  # seconds; growth in that time

@@ -12,13 +12,13 @@ from pathlib import Path
 from pydantic import Field
 
 from experiments.bench import pair, throttler_scale
-from experiments.bench.kernel_threads import Clocks
 from experiments.probes.first_paint import CHROMIUM
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import python
+from experiments.testbed.usage import Clocks
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -58,11 +58,11 @@ class Console(Experiment):
             with testbed.gateway.start("console", run_console).wait_until_ready() as console:
                 time.sleep(_WARM_UP)
                 clocks = [Clocks([each.popen.pid]) for each in (console, throttler)]
-                start, before = time.monotonic(), [each.seconds() for each in clocks]
+                start = time.monotonic()
                 pages = python("experiments.probes.pages", _SERVER, str(self.pages), str(self.seconds))
                 read = testbed.gateway.told(*pages)
                 took = time.monotonic() - start
-                own, throttlers = (each.seconds() - then for each, then in zip(clocks, before, strict=True))
+                own, throttlers = (each.seconds() for each in clocks)
                 resident = throttler_scale.resident(console.popen.pid) / 1e6
                 painted = _painted(testbed)
         return Reading(

@@ -4,7 +4,6 @@ Tunnels stand open and say nothing while new connections and requests are measur
 and system calls are counted beside the same tunnels: these have no noise.
 """
 
-import os
 import resource
 import sys
 import time
@@ -19,7 +18,7 @@ from pydantic import Field
 from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import UNITS, counts
-from experiments.bench.converter.footprint import holding, resident
+from experiments.bench.converter.footprint import holding
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Several
@@ -30,6 +29,7 @@ from experiments.testbed import cables
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE
 from experiments.testbed.topology import Topology
+from experiments.testbed.usage import process_times, resident
 
 _RATES, _COSTS, _SHARES = (
     {unit: name.format(unit) for unit in UNITS} for name in ("{}s_per_second", "cpu_us_per_{}", "{}_kernel_percent")
@@ -132,25 +132,20 @@ def _tunnels(testbed: Testbed, contender: Contender, count: int) -> AbstractCont
 def _reached(testbed: Testbed, contender: Contender, count: int, seconds: float) -> dict[str, float]:
     values = {}
     with contender.running(testbed) as converter, _tunnels(testbed, contender, count):
+        stat = Path(f"/proc/{converter.popen.pid}/stat")
         values["rss_mb"] = resident(converter.popen.pid) / 1e6
         for unit, command in UNITS.items():
             time.sleep(0.2)  # what the last load left comes to its end
-            before = _clocks(converter.popen.pid)
+            before = process_times(stat.read_text())
             told = cables.load(
                 testbed, command, "--clients", _CLIENTS, "--seconds", str(seconds), *contender.route, "--mptcp"
             )
-            user, kernel = (now - then for then, now in zip(before, _clocks(converter.popen.pid), strict=True))
+            after = process_times(stat.read_text())
+            user, kernel = (now - then for then, now in zip(before, after, strict=True))
             values[_RATES[unit]] = float(told["per_second"])
             values[_COSTS[unit]] = 1e6 * (user + kernel) / told["requests"]
             values[_SHARES[unit]] = 100 * kernel / max(user + kernel, 1e-9)
     return values
-
-
-def _clocks(pid: int) -> tuple[float, float]:
-    """Seconds of the process in user space and in the kernel (proc(5))."""
-    fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    ticks = os.sysconf("SC_CLK_TCK")
-    return int(fields[11]) / ticks, int(fields[12]) / ticks
 
 
 def _values() -> Iterator[tuple[str, str]]:

@@ -17,7 +17,6 @@ from typing import Any
 from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS, Contender
-from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
 from experiments.study.experiment import Experiment, Repeat
@@ -26,6 +25,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import SERVER
 from experiments.testbed.node import Process
+from experiments.testbed.usage import resident
 from tributary.settings.errors import CommandError, Exit
 
 _PEER = f"{SERVER}:8090"

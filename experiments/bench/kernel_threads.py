@@ -1,7 +1,5 @@
 """Threads of the kernel that work for connections: so the processor time for packets can be told from all other."""
 
-import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,20 +28,6 @@ def takes_in_by_thread(node: Node, device: str) -> int:
         )
         raise CommandError(Exit.UNAVAILABLE, message)
     return made.pop()
-
-
-class Clocks:
-    """The processor time of whole processes, which may end."""
-
-    def __init__(self, pids: Iterable[int]) -> None:
-        self._seconds = dict.fromkeys(pids, 0.0)
-
-    def seconds(self) -> float:
-        """All of it so far, by their clocks (clock_getcpuclockid(3))."""
-        for pid in self._seconds:
-            with suppress(OSError):
-                self._seconds[pid] = time.clock_gettime(~pid << 3 | 2)
-        return sum(self._seconds.values())
 
 
 def _threads(beginning: str) -> set[int]:

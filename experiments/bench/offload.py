@@ -24,7 +24,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from experiments.bench.kernel_threads import Clocks, takes_in_by_thread
+from experiments.bench.kernel_threads import takes_in_by_thread
 from experiments.scenarios.cabled import cables_with
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
@@ -35,7 +35,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile
-from experiments.testbed.usage import bytes_passed
+from experiments.testbed.usage import Clocks, bytes_passed
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 

@@ -16,15 +16,17 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from pydantic import Field
 
-from experiments.bench.kernel_threads import Clocks
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
+from experiments.testbed import native
 from experiments.testbed.appliance import start_steering, throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.impairment import lossy
 from experiments.testbed.node import wait_until
+from experiments.testbed.server import start_origin
 from experiments.testbed.topology import LinkSettings, Profile
+from experiments.testbed.usage import Clocks
 from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Duration, PositiveRate
@@ -62,34 +64,27 @@ class Steered(Experiment):
     def _cost(self, testbed: Testbed) -> dict[str, float]:
         with start_steering(testbed) as throttler, _sessions(testbed, self.sessions):
             clocks, begun = Clocks([throttler.popen.pid]), time.monotonic()
-            before = clocks.seconds()
             time.sleep(self.seconds)
-            percent = 100 * (clocks.seconds() - before) / (time.monotonic() - begun)
+            percent = 100 * clocks.seconds() / (time.monotonic() - begun)
             subflows = throttler_status(testbed).subflows_total
         if subflows < 2 * self.sessions:
             raise CommandError(Exit.SYSTEM, f"{subflows} subflows are there, of {self.sessions} sessions with two each")
         return {"cpu_pct_1000_sessions": percent * 1000 / self.sessions}
 
     def _reaction(self, testbed: Testbed) -> dict[str, float]:
-        over = threading.Event()
-        with start_steering(testbed), ExitStack() as stack:
-            ((sender, receiver),) = _connected(testbed, stack, 1)
-            threads = [
-                threading.Thread(target=move, args=(end, over)) for move, end in ((_send, sender), (_receive, receiver))
-            ]
-            for thread in threads:
-                thread.start()
-            try:
-                time.sleep(_WARM_UP)
-                _wait_until(testbed, is_backup=False)
-                with lossy(testbed, testbed.topology.links[1], self.loss):
-                    took = _wait_until(testbed, is_backup=True)
-                    time.sleep(max(0.0, _PATIENCE - took))
-                decided = throttler_status(testbed).steering.decisions
-            finally:
-                over.set()
-                for thread in threads:
-                    thread.join()
+        at = f"{testbed.topology.PROXY4}:{_PORT}"
+        download = native.load("flow", "--to", at, "--mptcp", "--seconds", str(3 * _PATIENCE))
+        with (
+            start_steering(testbed),
+            start_origin(testbed.gateway, at, "--mptcp"),
+            testbed.client.start("download", download),
+        ):
+            time.sleep(_WARM_UP)
+            _wait_until(testbed, is_backup=False)
+            with lossy(testbed, testbed.topology.links[1], self.loss):
+                took = _wait_until(testbed, is_backup=True)
+                time.sleep(max(0.0, _PATIENCE - took))
+            decided = throttler_status(testbed).steering.decisions
         return {"reaction_ms": 1000 * took, "decisions_a_minute": float(sum(decided.values()))}
 
 
@@ -146,17 +141,3 @@ def _wait_until(testbed: Testbed, is_backup: bool) -> float:
         return bool(_MADE_BACKUP.search(testbed.gateway.run("ss", "-HtinM"))) is is_backup
 
     return wait_until(is_so, _PATIENCE, "no change of a subflow to or from a backup", Exit.IN_USE, every=0.02)
-
-
-def _send(connection: socket.socket, over: threading.Event) -> None:
-    connection.settimeout(0.1)
-    while not over.is_set():
-        with suppress(TimeoutError):
-            connection.send(bytes(65536))
-
-
-def _receive(connection: socket.socket, over: threading.Event) -> None:
-    connection.settimeout(0.1)
-    while not over.is_set():
-        with suppress(TimeoutError):
-            connection.recv(65536)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from experiments.bench.kernel_threads import Clocks
 from experiments.handoff import clients
 from experiments.handoff.network import BACK_ENDS, SERVICE, Network, shape, standing_network
 from experiments.handoff.proxies import PROXIES
@@ -25,6 +24,7 @@ from experiments.handoff.running import RELAYED, at_work
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node, Process
+from experiments.testbed.usage import Clocks, family
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Rate
 
@@ -68,11 +68,11 @@ class Contest:
         ``front_cpu_percent`` of one processor, and ``front_percent`` of the bytes that passed its link, counted in the
         direction in which more of them did. Raises CommandError (exit 1) if a request failed.
         """
-        asked, clocks = self.network.back_ends[:back_ends], Clocks(self._pids(by))
+        asked = self.network.back_ends[:back_ends]
+        clocks = Clocks(family(self.processes[by].popen.pid) if by in self.processes else ())
         since, before = time.monotonic(), self.front_bytes
-        seconds_before = clocks.seconds()
         got = clients.load(self.client, [self.url(by, each, size) for each in asked], connections, seconds)
-        took, worked = time.monotonic() - since, clocks.seconds() - seconds_before
+        took, worked = time.monotonic() - since, clocks.seconds()
         if got.errors or not got.per_second:
             raise CommandError(Exit.WRONG_RESULT, f"{by}: {got.errors} requests failed, {got.per_second:.0f}/s did not")
         gigabytes = got.mbps * took / 8000
@@ -83,13 +83,6 @@ class Contest:
             "front_cpu_percent": 100 * worked / took,
             "front_percent": 1e-7 * (self.front_bytes - before) / gigabytes,
         }
-
-    def _pids(self, by: str) -> list[int]:
-        """Of a contender in the front's place and its children; none of who is not there."""
-        if by not in self.processes:
-            return []
-        pid = self.processes[by].popen.pid
-        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
     def microseconds(self, urls: Sequence[str], what: str, count: int) -> float:
         """The median of clients.times() at the client, for the last one of ``urls``."""

@@ -9,14 +9,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.bench.kernel_threads import Clocks
 from experiments.home.gateway import HTTP_PORT
 from experiments.home.household import Household
 from experiments.home.network import CALL_PORT, PORTS, SERVER
 from experiments.testbed import native
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import Link
-from experiments.testbed.usage import bytes_passed, machine_seconds
+from experiments.testbed.usage import Clocks, bytes_passed, machine_seconds
 from tributary.settings.errors import CommandError, Exit
 
 WARM_UP = 2.0
@@ -134,12 +133,8 @@ class Cost:
 def costing(home: Household) -> Iterator[Callable[[], Cost]]:
     """The function given says what was spent since the block began."""
     router, gateway = (Clocks(node.pids()) for node in (home.network.router, home.network.gateway))
-
-    def spent() -> tuple[float, ...]:
-        return router.seconds(), gateway.seconds(), machine_seconds(home.network.server)
-
-    before = spent()
-    yield lambda: Cost(*(now - then for now, then in zip(spent(), before, strict=True)))
+    before = machine_seconds(home.network.server)
+    yield lambda: Cost(router.seconds(), gateway.seconds(), machine_seconds(home.network.server) - before)
 
 
 def watched(home: Household, seconds: float, every: float = 0.25) -> dict[str, list[tuple[float, float]]]:

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS
-from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cabled
@@ -34,6 +33,7 @@ from experiments.testbed.cgroup import limited
 from experiments.testbed.converter import command, settings
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
+from experiments.testbed.usage import resident
 from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"

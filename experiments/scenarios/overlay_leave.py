@@ -32,7 +32,6 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.bench.kernel_threads import Clocks
 from experiments.plots import colours_of, name_axes
 from experiments.scenarios.cabled import linked
 from experiments.scenarios.sweeps import Several
@@ -45,7 +44,7 @@ from experiments.testbed.links import set_delay
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import CLIENT, Profile, Topology
-from experiments.testbed.usage import bytes_passed, counted
+from experiments.testbed.usage import Clocks, bytes_passed, counted
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.units import Duration, Size

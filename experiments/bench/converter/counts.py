@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experiments.bench.converter.contenders import Contender
-from experiments.bench.converter.footprint import family
 from experiments.testbed import cables
 from experiments.testbed.build import Testbed
+from experiments.testbed.usage import family
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
