@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.build import allow_subflows
-from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.links import connect
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, python
 from experiments.testbed.selfcheck import Reading, check_link
@@ -63,7 +63,6 @@ class Network:
     nodes: dict[str, Node]
     links: tuple[Link, ...]
     directory: Path
-    netem: bool
 
     @property
     def device(self) -> Node:
@@ -138,11 +137,11 @@ def standing_network(
     """
     ways = (f"{link.node}:" if shaped else f"router:{link.name} -- internet:{link.name}" for link in links)
     with standing_nodes(f"{name}-", "\n".join([_NETWORK, *ways]), directory) as nodes:
-        network = Network(nodes, tuple(links), directory, netem=shaped and kernel_has_netem())
+        network = Network(nodes, tuple(links), directory)
         allow_subflows(network.gateway)
         for link in links:
             if shaped:
-                connect(link, network.router, nodes[link.node], network.internet, netem=network.netem, seed=seed)
+                connect(link, network.router, nodes[link.node], network.internet, seed)
             network.internet.ip("address", "add", f"{link.gateway4}/24", "dev", link.name)
             network.lease(link)
         provide(network)

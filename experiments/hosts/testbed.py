@@ -81,11 +81,6 @@ class HostsTestbed(Testbed):
         return HostNode(host.tag, host.directory, host, self.directory)
 
     @property
-    def emulation(self) -> str:
-        """That nothing emulates the links."""
-        return EMULATION
-
-    @property
     def converter(self) -> Path:
         """The native converter on the gateway, as its caretaker has had it built."""
         return self.hosts[GATEWAY].cache / "released/tributary-converter"
@@ -132,7 +127,8 @@ class Hosts:
         """A testbed on them for the length of the block; raises CommandError: exit 75 if they serve another
         experiment.
         """
-        testbed = HostsTestbed(name, self.settings.placed(Topology.of(profile)), self.logs, False, self.connected)
+        topology = self.settings.placed(Topology.of(profile))
+        testbed = HostsTestbed(name, topology, self.logs, EMULATION, self.connected)
         with ExitStack() as stack:
             for host in self.connected.values():
                 host.tell(keep=True)

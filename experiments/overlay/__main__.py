@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
-from experiments.testbed.links import need_an_emulator
+from experiments.testbed.links import emulation, need_an_emulator
 from overlay import control
 from overlay.programs import CALCULATOR, ask
 from tributary.settings.cli import Arguments, need_root, program, run, whole_number
@@ -116,7 +116,7 @@ def _as_json(mesh: Mesh) -> dict[str, Any]:
             for name, node in mesh.nodes.items()
         ],
         "links": mesh.links,
-        "links_by": "netem" if mesh.netem else "link-emulator",
+        "links_by": emulation(),
         "client": mesh.client.namespace,
         "server": {"namespace": mesh.server.namespace, "url": URL},
         "proxy": PROXY,

@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 from experiments.testbed.build import reserved
-from experiments.testbed.links import connect, kernel_has_netem, set_delay
+from experiments.testbed.links import connect, set_delay
 from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, Direction, Link, Topology
@@ -63,7 +63,6 @@ class Mesh:
     client: Node
     server: Node
     control: Node
-    netem: bool
 
     def address(self, name: str) -> str:
         """Where the node of this name is."""
@@ -78,7 +77,7 @@ class Mesh:
         """Link two nodes, by their numbers."""
         nodes, between = [*self.nodes.values()], self.between[low, high]
         link = self._link(low, high, round_trip_ms)
-        connect(link, nodes[low - 1], between, nodes[high - 1], netem=self.netem, seed=0)
+        connect(link, nodes[low - 1], between, nodes[high - 1], seed=0)
         for here, there in ((low, high), (high, low)):
             own, other = (f"10.80.0.{each}" for each in (here, there))
             nodes[here - 1].ip("route", "add", other, "dev", link.name, "src", own)
@@ -86,7 +85,7 @@ class Mesh:
     def set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
         """Give the link between two nodes another round-trip time."""
         low, high = sorted(map(self._number, (one, other)))
-        set_delay(self._link(low, high, milliseconds), self.between[low, high], netem=self.netem)
+        set_delay(self._link(low, high, milliseconds), self.between[low, high])
 
     def _number(self, name: str) -> int:
         return [*self.nodes].index(name) + 1
@@ -111,7 +110,7 @@ def standing_mesh(name: str, nodes: Sequence[str], round_trip_ms: Sequence[Seque
         numbered = {node: made[f"node{number}"] for number, node in enumerate(nodes, start=1)}
         between = {(low, high): made[f"link{low}-{high}"] for low, high in pairs}
         client, server, control = (made[each] for each in ("client", "server", "control"))
-        mesh = Mesh(directory, numbered, between, client, server, control, netem=kernel_has_netem())
+        mesh = Mesh(directory, numbered, between, client, server, control)
         for low, high in pairs:
             mesh.join(low, high, round_trip_ms[low - 1][high - 1])
         ways = [f"node{last}: ip route add {CLIENTS} via 10.80.0.1 dev to1-{last} onlink"]

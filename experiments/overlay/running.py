@@ -12,6 +12,7 @@ from typing import Any
 from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, SERVERS, Mesh, standing_mesh
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed import converter
+from experiments.testbed.links import emulation
 from experiments.testbed.node import Process
 from experiments.testbed.server import start_origin
 from overlay import control
@@ -157,7 +158,7 @@ def whole_overlay(
     @contextmanager
     def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
         with standing_mesh(name, nodes, round_trip_ms) as mesh, running(mesh, rounds, by_port) as overlay:
-            yield Standing(overlay, emulation="netem" if mesh.netem else "link-emulator")
+            yield Standing(overlay, emulation=emulation())
 
     described = {"nodes": nodes, "round_trip_ms": round_trip_ms, "rounds": rounds}
     return Ground(described | ({"by_port": dict(by_port)} if by_port else {}), stands)

@@ -29,6 +29,7 @@ from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
+from experiments.testbed.links import emulation
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import check_link
 from experiments.testbed.server import start_origin
@@ -63,7 +64,7 @@ def segments(links: tuple[Link, ...]) -> Ground[Chain]:
                 for reading in check_link(segment, left, right, tolerance=tolerance)
             ]
             start_origin(chain.server, f"0.0.0.0:{PORT}")
-            yield Standing(chain, measured, "netem" if chain.netem else "link-emulator")
+            yield Standing(chain, measured, emulation(*links))
 
     return Ground({"proxies": len(links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in links)}, stands)
 

@@ -162,7 +162,7 @@ class Steps:
         self.now, link = milliseconds, self.testbed.topology.links[1]
         delay = Duration(milliseconds * 1000 // 2)
         changed = replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
-        set_delay(changed, self.testbed.node(link.node), netem=self.testbed.netem)
+        set_delay(changed, self.testbed.node(link.node))
 
 
 def _watch(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed import native
-from experiments.testbed.links import PROBE, connect, kernel_has_netem, set_mtu
+from experiments.testbed.links import PROBE, connect, emulation, set_mtu
 from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
@@ -21,15 +21,14 @@ _RUN, _STATE = Path("/run"), "tributary-testbed-"
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed that stands. ``directory`` holds its description, its logs and its processes' files.
-
-    ``netem`` says whether links without a trace are emulated by netem(8).
+    """A testbed that stands. ``directory`` holds its description, its logs and its processes' files; ``emulation`` is
+    what emulates its links.
     """
 
     name: str
     topology: Topology
     directory: Path
-    netem: bool
+    emulation: str
 
     def node(self, name: str) -> Node:
         """The node of this name."""
@@ -51,12 +50,6 @@ class Testbed:
         return self.node(SERVER)
 
     @property
-    def emulation(self) -> str:
-        """What emulates the links: "netem", "link-emulator", or both where some links have traces."""
-        by_emulator = [link.traced or not self.netem for link in self.topology.links]
-        return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
-
-    @property
     def converter(self) -> Path:
         """The native converter that runs on the gateway; raises CommandError if there is none."""
         return native.build().converter
@@ -67,7 +60,7 @@ class Testbed:
     def set_mtu(self, mtu: int) -> None:
         """Let every interface between the client and the server carry packets of up to ``mtu`` bytes."""
         for link in self.topology.links:
-            set_mtu(link, self.client, self.node(link.node), self.gateway, mtu, netem=self.netem)
+            set_mtu(link, self.client, self.node(link.node), self.gateway, mtu)
         for node in (self.gateway, self.server):
             node.ip("link", "set", "core", "mtu", str(mtu))
 
@@ -80,7 +73,8 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
     next take_down_orphans() removes. Raises CommandError: exit 75 if a testbed of this name stands already.
     """
     with reserved(name, keep) as directory:
-        testbed = Testbed(name, Topology.of(profile), directory, netem=kernel_has_netem())
+        topology = Topology.of(profile)
+        testbed = Testbed(name, topology, directory, emulation(*topology.links))
         _describe(testbed, profile, kept=False)
         _build(testbed, seed)
         yield testbed
@@ -184,7 +178,7 @@ def find(name: str) -> Testbed:
         standing_now = ", ".join(names()) or "none"
         raise CommandError(Exit.UNAVAILABLE, f"no testbed {name!r} stands here (standing: {standing_now})") from error
     profile = Profile.model_validate(description["profile"], strict=False)
-    return Testbed(name, Topology.of(profile), _directory(name), netem=description["netem"])
+    return Testbed(name, Topology.of(profile), _directory(name), description["emulation"])
 
 
 def _directory(name: str) -> Path:
@@ -232,7 +226,7 @@ def _is_orphan(directory: Path) -> bool:
 
 
 def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:
-    description = {"kept": kept, "netem": testbed.netem, "profile": profile.model_dump(mode="json")}
+    description = {"kept": kept, "emulation": testbed.emulation, "profile": profile.model_dump(mode="json")}
     new = testbed.directory / "testbed.json.new"
     new.write_text(json.dumps(description))
     new.replace(testbed.directory / "testbed.json")
@@ -252,7 +246,7 @@ def _build(testbed: Testbed, seed: int) -> None:
     for node in nodes.values():
         node.create()
     for link in topology.links:
-        connect(link, testbed.client, nodes[link.node], testbed.gateway, netem=testbed.netem, seed=seed)
+        connect(link, testbed.client, nodes[link.node], testbed.gateway, seed)
     lay(_CORE.format(at=topology), nodes)
     for link in topology.links:
         for of_family in (("-4", 24, link.client4, link.gateway4), ("-6", 64, link.client6, link.gateway6)):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.testbed import converter
 from experiments.testbed.build import reserved
-from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.links import connect
 from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
@@ -68,7 +68,6 @@ class Chain:
     directory: Path
     nodes: tuple[Node, ...]
     segments: tuple[Link, ...]
-    netem: bool
 
     @property
     def client(self) -> Node:
@@ -138,9 +137,9 @@ def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[C
     network = "".join(f"{each}:\n" for each in (*(segment.node for segment in segments), *names))
     network += "".join(_NODE.format(name=each, fast_open=_FAST_OPEN) for each in names)
     with reserved(name) as directory, standing_nodes(f"trib-{name}-", network, directory) as made:
-        nodes, netem = tuple(made[each] for each in names), kernel_has_netem()
+        nodes = tuple(made[each] for each in names)
         for segment, (left, right) in zip(segments, pairwise(names), strict=True):
-            connect(segment, made[left], made[segment.node], made[right], netem=netem, seed=seed)
+            connect(segment, made[left], made[segment.node], made[right], seed)
             lay(_SEGMENT.format(left=left, right=right, segment=segment), made)
         for segment, node in zip(segments, nodes[1:-1], strict=False):
             intercept(node, segment.name)
@@ -148,7 +147,7 @@ def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[C
         for number, node in enumerate(nodes[2:], start=2):
             for before in segments[: number - 1]:
                 node.ip("route", "add", str(before.networks[0]), "via", str(segments[number - 1].client4))
-        yield Chain(directory, nodes, tuple(segments), netem)
+        yield Chain(directory, nodes, tuple(segments))
 
 
 def intercept(node: Node, interface: str) -> None:

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from experiments.testbed.node import Node, run
@@ -32,9 +33,20 @@ def emulator_path() -> Path:
     return CACHE / "bin" / "link-emulator"
 
 
+@cache
 def kernel_has_netem() -> bool:
     """Whether links can be emulated by netem(8)."""
     return kernel_has_qdisc("netem", "delay", "1ms")
+
+
+def emulation(*links: Link) -> str:
+    """What emulates ``links``, or one without a trace: "netem", "link-emulator", or both where some have traces."""
+    by_netem = {_by_netem(link) for link in links} or {kernel_has_netem()}
+    return " and ".join(["netem"] * (True in by_netem) + ["link-emulator"] * (False in by_netem))
+
+
+def _by_netem(link: Link) -> bool:
+    return not link.traced and kernel_has_netem()
 
 
 def kernel_has_qdisc(*words: str) -> bool:
@@ -64,7 +76,7 @@ def need_an_emulator() -> None:
         )
 
 
-def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool, seed: int) -> None:
+def connect(link: Link, client: Node, node: Node, gateway: Node, seed: int) -> None:
     """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator, which alone heeds ``seed``.
 
     Raises CommandError (exit 69) if the link has a trace, and no emulator is here.
@@ -79,16 +91,16 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
     node.sysctl(net__ipv6__conf__default__disable_ipv6=1)
     _cable(client, link.name, node, "client")
     _cable(gateway, link.name, node, "gateway")
-    if netem and not link.traced:
+    if _by_netem(link):
         _bridge(link, node)
     else:
         command = [*_emulator(link, seed), "--control", _control(link, node)]
         node.start(f"emulator-{link.name}", command).wait_until_ready()
 
 
-def set_delay(link: Link, node: Node, *, netem: bool) -> None:
+def set_delay(link: Link, node: Node) -> None:
     """Give a link without jitter that connect() made the delays of ``link``; by an emulator also what is under way."""
-    if netem and not link.traced:
+    if _by_netem(link):
         for port, direction in _ports(link):
             node.run("tc", *delay_command(port, direction).split())
     else:
@@ -96,11 +108,11 @@ def set_delay(link: Link, node: Node, *, netem: bool) -> None:
             control.sendto(f"{link.up.delay},{link.down.delay}".encode(), _control(link, node))
 
 
-def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int, *, netem: bool) -> None:
+def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int) -> None:
     """Let a link that connect() made carry packets of up to ``mtu`` bytes; its rate is true for those of that size."""
     for end, interface in ((client, link.name), (node, "client"), (node, "gateway"), (gateway, link.name)):
         end.ip("link", "set", "dev", interface, "mtu", str(mtu))
-    if netem and not link.traced:
+    if _by_netem(link):
         for port, direction in _ports(link):
             for command in rate_commands(port, direction, mtu):
                 node.run("tc", *command.split())

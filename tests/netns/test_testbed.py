@@ -51,7 +51,7 @@ def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(
 ) -> None:
     link = testbed.topology.links[0]
     described = check({"links": {"wired": {"rate": rate, "delay": delay}}}, Profile, "p")
-    lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, netem=testbed.netem)
+    lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, testbed.emulation)
     with pytest.raises(CommandError, match=f"link {link.name}: {complaint}") as caught:
         check_links(lying, pauses=(0.0,))
     assert caught.value.code == Exit.IN_USE

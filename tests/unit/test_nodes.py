@@ -8,7 +8,7 @@ import pytest
 
 from experiments.testbed import build
 from experiments.testbed.build import alone, take_down_orphans
-from experiments.testbed.links import kernel_has_netem
+from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.network import node_names
 from experiments.testbed.node import Node, Process
 from experiments.testbed.usage import parse
@@ -65,7 +65,7 @@ def test_a_probe_that_is_interrupted_while_it_is_made_leaves_nothing(
 
     monkeypatch.setattr(Node, "create", create)
     with pytest.raises(SystemExit):
-        kernel_has_netem()
+        kernel_has_qdisc("netem", "delay", "1ms")
     assert deleted == [f"tributary-probe-{os.getpid()}"]
 
 

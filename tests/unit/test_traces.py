@@ -135,9 +135,10 @@ def test_a_link_with_a_trace_needs_the_emulator_also_where_there_is_netem(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("experiments.testbed.links.CACHE", tmp_path)
+    monkeypatch.setattr("experiments.testbed.links.kernel_has_netem", lambda: True)
     node = Node("trib-none", tmp_path)
     with pytest.raises(
         CommandError, match=r"link lte has a trace, and .*is not built: run .*/programs .* link-emulator"
     ) as caught:
-        connect(link_of(trace=str(trace)), node, node, node, netem=True, seed=0)
+        connect(link_of(trace=str(trace)), node, node, node, seed=0)
     assert caught.value.code == Exit.UNAVAILABLE
