@@ -7,13 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Annotated
-
-from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS, Program, varnish
 from experiments.bench.parts import NATIVE
-from experiments.scenarios.sweeps import Several
+from experiments.scenarios.sweeps import Counts
 from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
@@ -51,9 +48,7 @@ class AccelerationInstances(Experiment):
     quick = {"instances": "1,10"}
 
     repeat: Repeat = 1
-    instances: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
-        default=(1, 100, 1000), description="numbers from 1 on with commas between them, such as '1,10'"
-    )
+    instances: Counts = (1, 100, 1000)
 
     def points(self, _topology: Topology) -> list[Point]:
         """As many of each kind as it can be."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from experiments.bench import pair
 from experiments.bench.pair import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.sweeps import Rates
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import Testbed
@@ -40,7 +40,6 @@ table inet {table} {{
 
 _BEFORE_CUT, _AFTER_CUT = "50mbit", "1mbit"
 _ALONE, _BESIDE = "nothing", "plain TCP"
-_SECONDS = "a number of seconds above 0"
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class Accuracy(Experiment):
 
     repeat: Repeat = 1
     rates: Rates = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
-    settle: float = Field(default=2.0, gt=0, description=_SECONDS)
-    seconds: float = Field(default=10.0, gt=0, description=_SECONDS)
+    settle: Seconds = 2.0
+    seconds: Seconds = 10.0
     quota: Size = Field(default=Size(20_000_000), description="a size, such as '20MB'")
-    quota_seconds: float = Field(default=12.0, gt=0, description=_SECONDS)
+    quota_seconds: Seconds = 12.0
 
     def points(self, _topology: Topology) -> list[Point]:
         """Every rate both ways, alone and beside plain TCP, and the quota."""

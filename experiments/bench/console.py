@@ -13,7 +13,7 @@ from pydantic import Field
 
 from experiments.bench import pair, throttler_scale
 from experiments.probes.first_paint import CHROMIUM
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
@@ -44,9 +44,9 @@ class Console(Experiment):
     )
 
     repeat: Repeat = 3
-    sessions: int = Field(default=10_000, ge=1, description="a whole number of sessions, at least 1")
+    sessions: Count = 10_000
     pages: int = Field(default=100, ge=1, le=128, description="a whole number of pages from 1 to 128")
-    seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 20.0
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Per second, while the pages are open."""

@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.counts import KINDS as COUNTED
@@ -21,8 +18,8 @@ from experiments.bench.converter.counts import UNITS, counts
 from experiments.bench.converter.footprint import holding
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
-from experiments.scenarios.sweeps import Several
-from experiments.study.experiment import Experiment, Repeat
+from experiments.scenarios.sweeps import Counts
+from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, every, name_of
 from experiments.testbed import cables
@@ -39,7 +36,6 @@ _SOURCES = [f"10.1.1.{host}" for host in range(10, 18)]
 """Addresses of the client that hold the tunnels: one address has some 55,000 ports, which the load wants for itself."""
 _SPARE = 2048
 """Descriptors for all but the tunnels, which take two each at the converter."""
-_WHOLE = "whole numbers from 1 on with commas between them, such as "
 
 
 class ConverterGrowth(Experiment):
@@ -50,12 +46,10 @@ class ConverterGrowth(Experiment):
     ground = cabled()
 
     repeat: Repeat = 3
-    open: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
-        default=(100, 1000, 7000, 50_000), description=_WHOLE + "'100,1000'"
-    )
-    workers: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(default=(1, 2), description=_WHOLE + "'1,2'")
-    seconds: float = Field(default=3.0, gt=0, description="a number of seconds above 0")
-    count_seconds: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
+    open: Counts = (100, 1000, 7000, 50_000)
+    workers: Counts = (1, 2)
+    seconds: Seconds = 3.0
+    count_seconds: Seconds = 2.0
 
     def points(self, _topology: Topology) -> list[Point]:
         """Each number of workers with each number of tunnels."""

@@ -19,7 +19,7 @@ from pydantic import Field
 from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.readings import Point, Reading
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
@@ -49,7 +49,7 @@ class ConverterSoak(Experiment):
     )
 
     repeat: Repeat = 1
-    seconds: int = Field(default=600, ge=1, description="a whole number of seconds, at least 1")
+    seconds: Count = 600
     resting: int = Field(default=0, ge=0, description="a count, at least 0")
     idle: int = Field(default=600, ge=3, description="a whole number of seconds, at least 3")
     half_closed: int = Field(default=120, ge=2, description="a whole number of seconds, at least 2")

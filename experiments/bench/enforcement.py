@@ -17,7 +17,7 @@ from experiments.bench import pair
 from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
@@ -72,10 +72,10 @@ class Enforcement(Experiment):
     at = [{"joins": each} for each in (*_SOURCES, _SINGLE)]
 
     repeat: Repeat = 1
-    joins: int = Field(default=1000, ge=1, description="a whole number of joins a second, at least 1")
-    seconds: int = Field(default=30, ge=1, description="a whole number of seconds, at least 1")
+    joins: Count = 1000
+    seconds: Count = 30
     by_session: int = Field(default=8, ge=1, le=8, description="a whole number of joins, 1 to 8")
-    singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
+    singles: Count = 30
 
     def blueprint(self, profile: Profile, point: Point) -> Blueprint:
         return TestbedBlueprint(profile, tuned=False) if point["joins"] == _SINGLE else pair.PAIR

@@ -22,7 +22,7 @@ from experiments.handoff.contest import Contest
 from experiments.handoff.network import SERVICE, standing_network
 from experiments.handoff.running import HANDED_OVER, at_work
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.readings import Point, Reading
 from experiments.testbed import native
 from experiments.testbed.build import reserved
@@ -62,8 +62,8 @@ class HandoffSoak(Experiment):
     ground = Ground({"cables": "veth"}, _stocked)
 
     repeat: Repeat = 1
-    requests: int = Field(default=1_000_000, ge=1, description="a count, above 0")
-    clients: int = Field(default=64, ge=1, description="a count, above 0")
+    requests: Count = 1_000_000
+    clients: Count = 64
     rest: float = Field(default=0, ge=0, lt=_IDLE, description=f"seconds, at least 0 and below {_IDLE}")
 
     def measure(self, built: Contest, point: Point, repetition: int) -> Reading:

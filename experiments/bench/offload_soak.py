@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import Field
 
 from experiments.scenarios.cabled import linked
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import converter, native
@@ -71,7 +71,7 @@ class OffloadSoak(Experiment):
     ground = linked(_LOSSY)
 
     repeat: Repeat = 1
-    offloaded: int = Field(default=10_000, ge=1, description="a count, above 0")
+    offloaded: Count = 10_000
     rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:

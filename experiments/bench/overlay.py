@@ -7,10 +7,8 @@ chain of every pair alone.
 
 from statistics import median
 
-from pydantic import Field
-
 from experiments.scenarios.overlay_paths import COMPUTED
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from overlay.programs import CALCULATOR, ask
@@ -28,7 +26,7 @@ class Overlay(Experiment):
     ground = COMPUTED
 
     repeat: Repeat = 1
-    times: int = Field(default=9, ge=1, description="a whole number, at least 1")
+    times: Count = 9
 
     def measure(self, _built: None, point: Point, repetition: int) -> Reading:
         """The medians of what the program measured, and all of it."""

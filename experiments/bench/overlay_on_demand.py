@@ -8,11 +8,9 @@ for a kilobyte. A converter that was started so can end when nobody uses it (``t
 import shutil
 from statistics import median
 
-from pydantic import Field
-
 from experiments.scenarios.acceleration_start import LISTENS, converter
 from experiments.scenarios.cabled import cabled
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import cables
@@ -35,7 +33,7 @@ class OverlayOnDemand(Experiment):
     ground = cabled()
 
     repeat: Repeat = 3
-    count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
+    count: Count = 15
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""

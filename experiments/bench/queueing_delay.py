@@ -8,11 +8,9 @@ import time
 from contextlib import ExitStack
 from statistics import median
 
-from pydantic import Field
-
 from experiments.bench import pair
 from experiments.bench.pair import HELD, HELD_PORT, flow, rule, serving
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
@@ -33,7 +31,7 @@ class QueueingDelay(Experiment):
     ground = pair.PAIR
 
     repeat: Repeat = 2
-    seconds: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 10.0
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``rtt_ms``, a median."""

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pydantic import Field
 
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading
 from experiments.testbed import native
 from experiments.testbed.appliance import start_steering, throttler_status
@@ -54,7 +54,7 @@ class Steered(Experiment):
 
     repeat: Repeat = 3
     sessions: int = Field(default=1000, ge=1, le=3000, description="a whole number of sessions from 1 to 3000")
-    seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 20.0
     loss: int = Field(default=3, ge=1, le=100, description="a whole number of percent from 1 to 100")
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:

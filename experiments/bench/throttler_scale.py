@@ -12,11 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
-
 from experiments.bench import pair
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import native
@@ -78,9 +76,9 @@ class ThrottlerScale(Experiment):
     at = [{"table": table} for table in (_FULL, _SINGLE)]
 
     repeat: Repeat = 15
-    subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
-    held: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
-    seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
+    subflows: Count = 100_000
+    held: Seconds = 10.0
+    seconds: Seconds = 1.5
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Tables]:
         return two_tables(self.subflows, self.held)

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.plots import line, name_axes, theory
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.metrics import Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
@@ -75,7 +74,7 @@ class TransferExperiment(Experiment):
     profile = PROFILES / "long-path.toml"
 
     size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 50, 100, 250, 500))
-    count: int = Field(default=7, ge=1, description="a whole number of transfers, at least 1")
+    count: Count = 7
 
     def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
         """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""

@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.parts import NATIVE
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Shares, Sizes
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.metrics import Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
@@ -53,7 +52,7 @@ class AccelerationStart(Experiment):
 
     memory: Sizes = tuple(Size(1_000_000 * megabytes) for megabytes in (6, 8, 16, 64))
     processor: Shares = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
-    count: int = Field(default=30, ge=1, description="a whole number of starts, at least 1")
+    count: Count = 30
 
     def points(self, _topology: Topology) -> list[Point]:
         """None, then each limit alone."""

@@ -21,7 +21,7 @@ from experiments.handoff.contest import HANDOFF, Contest, contest, is_here
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import bars, colours_of, name_axes
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
@@ -47,7 +47,7 @@ class HandoffBackends(Experiment):
     rate: PositiveRate = PositiveRate(10**9)
     size: Size = Size(256_000)
     requests: int = Field(default=20, ge=2, le=1000, description="a whole number from 2 to 1000")
-    connections: int = Field(default=50, ge=1, description="a whole number of connections, at least 1")
+    connections: Count = 50
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
         return contest(self.rate, (self.size.amount,))

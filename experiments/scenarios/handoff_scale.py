@@ -20,7 +20,7 @@ from experiments.handoff.network import MOST_BACK_ENDS
 from experiments.plots import name_axes
 from experiments.scenarios.handoff_sizes import draw_contenders
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
@@ -45,7 +45,7 @@ class HandoffScale(Experiment):
 
     rate: PositiveRate = PositiveRate(200 * 10**6)
     size: Size = Size(1_000_000)
-    connections: int = Field(default=4, ge=1, description="a whole number of connections, at least 1")
+    connections: Count = 4
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:

@@ -33,7 +33,7 @@ from experiments.handoff.running import RELAYED
 from experiments.plots import colours_of, curve, name_axes
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
 from experiments.testbed import native
@@ -64,9 +64,9 @@ class HandoffSizes(Experiment):
 
     rate: PositiveRate = PositiveRate(10**9)
     sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (16, 64, 128, 256, 512, 1000, 2000, 8000, 64_000))
-    connections: int = Field(default=8, ge=1, description="a whole number of connections, at least 1")
+    connections: Count = 8
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
-    count: int = Field(default=100, ge=1, description="a whole number of transfers, at least 1")
+    count: Count = 100
 
     def points(self, _topology: Topology) -> list[Point]:
         loads = [{"by": by, "size": str(size)} for size in self._sizes() for by in CONTENDERS]

@@ -27,7 +27,7 @@ from pydantic import Field
 from experiments.plots import bars, name_axes
 from experiments.scenarios.sweeps import Durations
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Count, Experiment
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
@@ -87,7 +87,7 @@ class Integrity(Experiment):
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "transfers": 500}
 
-    transfers: int = Field(default=1000, ge=1, description="a whole number of transfers, at least 1")
+    transfers: Count = 1000
     size: Size = Size(400_000)
     rtt: Durations = (_NONE, Duration(100), Duration(10_000))
     checksum: bool = Field(default=False, description="true or false")

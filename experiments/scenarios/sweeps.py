@@ -74,6 +74,10 @@ Sizes = Several[Size]
 Durations = Several[Duration]
 Shares = Several[Share]
 Rates = Several[PositiveRate]
+Counts = Annotated[
+    Several[Annotated[int, Field(ge=1, strict=False)]],
+    Field(description="whole numbers from 1 on with commas between them, such as '1,10'"),
+]
 Mtus = Annotated[
     Several[Annotated[int, Field(ge=576, le=9000, strict=False)]],
     Field(description="numbers from 576 to 9000 with commas between them, such as '1500,1000'"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NEW, BENCHMARK = "new", "benchmark"
 Repeat = Annotated[int, Field(ge=1, description="a whole number of repetitions, at least 1")]
+Count = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
 Seconds = Annotated[float, Field(gt=0, description="a number of seconds above 0")]
 
 

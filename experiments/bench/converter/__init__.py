@@ -35,9 +35,9 @@ from experiments.bench.converter.throughput import (
     value_of,
 )
 from experiments.scenarios.cabled import cables_with
-from experiments.scenarios.sweeps import Several, some_of
+from experiments.scenarios.sweeps import Counts, some_of
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Count, Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
 from experiments.testbed.build import Testbed
@@ -51,8 +51,6 @@ _OF_REQUESTS = (parts.TUNNEL, parts.HAPROXY_HTTP)
 """Who takes part in connections and requests alone: what differs from the same program otherwise is there."""
 _COSTS = ("start_ms", "idle_rss_mb", "per_idle_connection_kb", "held_connections")
 _UNITS = {"mbps": "Mbit/s", "per_second": "per second"}
-_SECONDS = "a number of seconds above 0"
-_CONNECTIONS = "a whole number of connections, at least 1"
 
 
 @dataclass(frozen=True)
@@ -115,15 +113,13 @@ class Converter(Experiment):
     only: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.MEASUREMENTS))] = parts.MEASUREMENTS
     peers: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.PEERS))] = parts.PEERS
     size: Size = Field(default=Size(1_000_000_000), description="a size, such as '300MB'")
-    many: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
-        default=(8, 64), description="numbers of connections with commas between them, such as '8,64'"
-    )
-    seconds: float = Field(default=3.0, gt=0, description=_SECONDS)
-    delay_seconds: float = Field(default=1.0, gt=0, description=_SECONDS)
-    count_seconds: float = Field(default=2.0, gt=0, description=_SECONDS)
-    starts: int = Field(default=4, ge=1, description="a whole number of starts, at least 1")
-    idle: int = Field(default=2000, ge=1, description=_CONNECTIONS)
-    held: int = Field(default=20_000, ge=1, description=_CONNECTIONS)
+    many: Counts = (8, 64)
+    seconds: Seconds = 3.0
+    delay_seconds: Seconds = 1.0
+    count_seconds: Seconds = 2.0
+    starts: Count = 4
+    idle: Count = 2000
+    held: Count = 20_000
 
     def points(self, _topology: Topology) -> list[Point]:
         """Each measurement of each contender that can take part."""
