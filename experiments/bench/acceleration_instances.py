@@ -62,9 +62,9 @@ class AccelerationInstances(Experiment):
         """``instances_mb``; nothing of a program that is not here."""
         by = point["by"]
         if CONTENDERS[by].missing:
-            return Reading(point, repetition, {}, {})
+            return Reading(point, repetition, {})
         with _running(_PROGRAMS[by], nodes[: int(point["instances"])]) as pids:
-            return Reading(point, repetition, {"instances_mb": _settled(pids) / 1e6}, {})
+            return Reading(point, repetition, {"instances_mb": _settled(pids) / 1e6})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """``instances_mb_N``: megabytes of N converters; the same of the peers, with their names in front."""

@@ -53,9 +53,9 @@ class AccelerationOneCore(Experiment):
         """``mbps``; nothing of who is not here."""
         contender = CONTENDERS[point["by"]]
         if contender.missing:
-            return Reading(point, repetition, {}, {})
+            return Reading(point, repetition, {})
         told = cables.load(testbed, "bulk", "--bytes", str(self.size.amount), *contender.route)
-        return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6}, {})
+        return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """What each moves, and ``bulk_vs_PEER``."""

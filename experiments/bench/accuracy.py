@@ -73,10 +73,10 @@ class Accuracy(Experiment):
         """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""
         with serving(testbed):
             if "quota" in point:
-                return Reading(point, repetition, {"error_percent": self._quota_error(testbed)}, {})
+                return Reading(point, repetition, {"error_percent": self._quota_error(testbed)})
             reached = self._held(testbed, point)
         error = _error(reached, PositiveRate.parse(point["rate"]).amount)
-        return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error}, {})
+        return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """The largest error of all rates, and the quota's."""

@@ -77,7 +77,6 @@ class Console(Experiment):
                 "looks_a_second": read["looks"] / self.pages / self.seconds,
                 "kb_a_look": read["bytes"] / read["looks"] / 1000,
             },
-            {},
         )
 
 

@@ -62,11 +62,11 @@ class ConverterGrowth(Experiment):
             room = _descriptors(2 * open_ * 8 // 7 + _SPARE)
         except ValueError:
             print(f"{name_of(point)}: left out: the limit of open files may not be raised", file=sys.stderr)
-            return Reading(point, repetition, {}, {})
+            return Reading(point, repetition, {})
         with room, _addresses(testbed):
             values = _reached(testbed, contender, open_, self.seconds)
             values |= counts(testbed, contender, self.count_seconds, lambda: _tunnels(testbed, contender, open_))
-        return Reading(point, repetition, values, {})
+        return Reading(point, repetition, values)
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Every value by workers and tunnels; and of rates and counts the most tunnels to the fewest, 1 if all is

@@ -89,7 +89,7 @@ class ConverterSoak(Experiment):
             "leaked_kb": (after[0] - before[0]) / 1e3,
             "leaked_descriptors": after[1] - before[1],
         }
-        return Reading(point, repetition, {name: float(value) for name, value in values.items()}, {})
+        return Reading(point, repetition, {name: float(value) for name, value in values.items()})
 
     def _with_timeouts(self, contender: Contender) -> Contender:
         """The converter with the time-outs of this run."""

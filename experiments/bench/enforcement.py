@@ -84,9 +84,10 @@ class Enforcement(Experiment):
         """``p50_ms`` and what else summed_up() gives; or ``p50_ms`` and ``most_ms`` of single joins."""
         if point["joins"] == _SINGLE:
             times = _one_at_a_time(testbed, self.singles)
-            return Reading(point, repetition, {"p50_ms": median(times), "most_ms": max(times)}, {}, {"p50_ms": times})
+            values = {"p50_ms": median(times), "most_ms": max(times)}
+            return Reading(point, repetition, values, samples={"p50_ms": times})
         values, medians = summed_up(self._under_load(testbed, _SOURCES[point["joins"]]))
-        return Reading(point, repetition, values, {}, {"p50_ms": medians})
+        return Reading(point, repetition, values, samples={"p50_ms": medians})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """By either source of the throttler under load, and of single joins."""

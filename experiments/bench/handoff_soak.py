@@ -77,7 +77,7 @@ class HandoffSoak(Experiment):
             asked = ("--requests", str(20 * _RESTING), "--clients", str(_RESTING))
             report = _fetch(built, *_LARGE, *asked, "--rest", str(self.rest))
             counted["rested"] = told(report, log)["rested"]
-        return Reading(point, repetition, counted, {})
+        return Reading(point, repetition, counted)
 
 
 def _fetch(built: Contest, *asked: str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Offload(Experiment):
     def measure(self, built: Relayed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
         size = self.small if point["segments"] == SMALL else self.size
-        return Reading(point, repetition, _offload(built, point["direction"], size.amount), {})
+        return Reading(point, repetition, _offload(built, point["direction"], size.amount))
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Of downloads of large segments the plain names, of others with what differs. Ratios are each transfer's."""

@@ -77,7 +77,7 @@ class OffloadSoak(Experiment):
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong."""
         of = {RELAY: self._by_relay, CONVERTER: self._by_converter}[point["by"]]
-        return Reading(point, repetition, of(testbed), {})
+        return Reading(point, repetition, of(testbed))
 
     def _by_relay(self, testbed: Testbed) -> dict[str, float]:
         """By the relay that does nothing else."""

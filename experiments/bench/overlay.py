@@ -32,7 +32,7 @@ class Overlay(Experiment):
         """The medians of what the program measured, and all of it."""
         measured = ask(CALCULATOR, ["bench", "--repeat", str(self.times)])
         values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
-        return Reading(point, repetition, values, {}, {name: measured[name] for name in _MEASURED})
+        return Reading(point, repetition, values, samples={name: measured[name] for name in _MEASURED})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Medians, and how all pairs compare with Floyd-Warshall."""

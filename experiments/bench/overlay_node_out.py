@@ -39,7 +39,7 @@ class OverlayNodeOut(Experiment):
         with node_killed(overlay, _DIES):
             on_a_chain, wrong = f"{_DIES} is on a chain", Exit.WRONG_RESULT
             taken = wait_until(lambda: not _passed(overlay, address), _LONGEST, on_a_chain, wrong, every=0.01)
-        return Reading(point, repetition, {"node_out_s": taken}, {})
+        return Reading(point, repetition, {"node_out_s": taken})
 
 
 def _passed(overlay: Running, address: str) -> bool:

@@ -41,7 +41,7 @@ class OverlayOnDemand(Experiment):
             raise CommandError(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
         first, later = zip(*(_transfers(testbed) for _ in range(self.count)), strict=True)
         taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
-        return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)
+        return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, samples=taken)
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """``on_demand_first_ms``: until all of the first answer is there; ``on_demand_next_ms``: of the next ones; and

@@ -37,7 +37,7 @@ class QueueingDelay(Experiment):
         """``rtt_ms``, a median."""
         with serving(testbed):
             times = _round_trips(testbed, self.seconds, plain=point["leaf"] == _LONG)
-        return Reading(point, repetition, {"rtt_ms": median(times)}, {}, {"rtt_ms": times})
+        return Reading(point, repetition, {"rtt_ms": median(times)}, samples={"rtt_ms": times})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """How much longer packets wait in the long queue."""

@@ -59,7 +59,7 @@ class Steered(Experiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         found = self._cost(testbed) if point["what"] == _COST else self._reaction(testbed)
-        return Reading(point, repetition, found, {})
+        return Reading(point, repetition, found)
 
     def _cost(self, testbed: Testbed) -> dict[str, float]:
         with start_steering(testbed) as throttler, _sessions(testbed, self.sessions):

@@ -86,7 +86,7 @@ class ThrottlerScale(Experiment):
     def measure(self, built: Tables, point: Point, repetition: int) -> Reading:
         """``mbps`` of a download; and what the full table took, which is the same in all readings."""
         reached = {"mbps": _download(built.testbeds[point["table"]], self.seconds)}
-        return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}), {})
+        return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}))
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """What the full table costs, and what it leaves of the throughput."""

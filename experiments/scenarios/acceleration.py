@@ -78,7 +78,7 @@ class TransferExperiment(Experiment):
 
     def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
         """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""
-        return Reading(point, repetition, transfers(chain, By(point["by"]), self.size, self.count), {})
+        return Reading(point, repetition, transfers(chain, By(point["by"]), self.size, self.count))
 
 
 class Acceleration(TransferExperiment):

@@ -59,7 +59,7 @@ class AccelerationBuffer(Experiment):
             proxy.sysctl(net__ipv4__tcp_wmem=growing_to(round(float(point["ratio"]) * self.receive.amount)))
         taken = transfers(chain, By.EARLY, (self.size,), 1)
         milliseconds = taken[f"whole_ms_{self.size.amount // 1000}"]
-        return Reading(point, repetition, {"rate_mbps": 0.008 * self.size.amount / milliseconds}, {})
+        return Reading(point, repetition, {"rate_mbps": 0.008 * self.size.amount / milliseconds})
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         rates = {ratio: these.repeated("rate_mbps") for ratio, these in readings.over("ratio").items()}

@@ -67,7 +67,7 @@ class AccelerationSetup(Experiment):
         """``beside_ms`` and ``at_once_ms``, medians."""
         most = max(self.connections) + _SPARE
         with transparent(testbed, most) if point["by"] == CONVERTER else nullcontext():
-            return Reading(point, repetition, setup_times(testbed, int(point["connections"])), {})
+            return Reading(point, repetition, setup_times(testbed, int(point["connections"])))
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         through = readings.at(by=CONVERTER)

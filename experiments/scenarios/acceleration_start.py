@@ -69,7 +69,7 @@ class AccelerationStart(Experiment):
         if set(point.values()) == {UNLIMITED}:
             with CONTENDERS[NATIVE].running(testbed) as process:
                 values["rss_mb"] = resident(process.popen.pid) / 1e6
-        return Reading(point, repetition, values, {}, {"start_ms": taken})
+        return Reading(point, repetition, values, samples={"start_ms": taken})
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for limit in self.points(topology)[: 1 + len(self.memory)]:

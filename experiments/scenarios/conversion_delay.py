@@ -58,7 +58,7 @@ class ConversionDelay(Experiment):
             for command in (["connect", "--fresh"], ["requests"]):
                 testbed.client.run("timeout", "60", *native.load(*command), *self._route(testbed, point))
             told = seen()
-        return Reading(point, repetition, dict(_values(told)), {})
+        return Reading(point, repetition, dict(_values(told)))
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for family in FAMILIES:

@@ -55,13 +55,13 @@ class HandoffBackends(Experiment):
     def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
         """Nothing of who is not here. Raises CommandError (exit 71) if a client needs more than one connection."""
         if not is_here(point["by"]):
-            return Reading(point, repetition, {}, {})
+            return Reading(point, repetition, {})
         names, size = _WHERE[point["next"]], self.size.amount
         urls = [built.url(point["by"], names[number % 2], size) for number in range(self.requests)]
         before = built.front_bytes
         times = clients.times(built.client, urls, "time_total", self.connections)
         passed = built.front_bytes - before
-        return Reading(point, repetition, told(times, passed, size), {})
+        return Reading(point, repetition, told(times, passed, size))
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         another, same = (readings.at(by=HANDOFF, next=which) for which in (_ANOTHER, _SAME))

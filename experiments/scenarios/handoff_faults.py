@@ -107,10 +107,10 @@ class HandoffFaults(Experiment):
             begun = time.time()
             with FAULTS[fault](running):
                 if fault == _GONE:
-                    return Reading(point, repetition, {"given_up_s": _given_up(running), "wrong": 0.0}, {})
+                    return Reading(point, repetition, {"given_up_s": _given_up(running), "wrong": 0.0})
                 if client.popen.wait(_LONGEST):
                     raise CommandError(Exit.SYSTEM, f"the client failed: {client.output()}")
-        return Reading(point, repetition, told(client.report(), begun), {})
+        return Reading(point, repetition, told(client.report(), begun))
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for fault in FAULTS:

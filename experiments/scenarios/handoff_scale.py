@@ -56,7 +56,7 @@ class HandoffScale(Experiment):
         by, many = point["by"], int(point["back_ends"])
         here = is_here(by)
         values = built.load(by, self.size.amount, self.connections, self.seconds, many) if here else {}
-        return Reading(point, repetition, values, {})
+        return Reading(point, repetition, values)
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         one, *more = (readings.at(by=HANDOFF, back_ends=number) for number in _NUMBERS)

@@ -85,7 +85,7 @@ class HandoffSizes(Experiment):
             values = built.load(by, size, self.connections, self._seconds(size))
         else:
             values = _times(built, by, self.count) if point["what"] == _TIMES else _costs(built, self.count)
-        return Reading(point, repetition, values, {})
+        return Reading(point, repetition, values)
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for size in sorted(each.amount for each in self.sizes):

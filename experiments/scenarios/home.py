@@ -108,13 +108,13 @@ class Home(Experiment):
             noticed = events.cut(built, built.network.links[0], what)
             kept = float(len(noticed.addresses) == 1)
             values = {"udp_gap_s": noticed.call_gap, "tcp_gap_s": noticed.download_gap, "kept_address": kept}
-            return Reading(point, repetition, values, {})
+            return Reading(point, repetition, values)
         if what in (_WAITING, _RATES):
-            return Reading(point, repetition, _loaded(built, self.seconds), {})
+            return Reading(point, repetition, _loaded(built, self.seconds))
         if what == _REVOKED:
-            return Reading(point, repetition, {"revoke_s": events.revoke(built)}, {})
+            return Reading(point, repetition, {"revoke_s": events.revoke(built)})
         if what in _UNSHAPED:
-            return Reading(point, repetition, _unshaped(built, self.seconds), {})
+            return Reading(point, repetition, _unshaped(built, self.seconds))
         if what == _STRIPPED:
             with built.network.stripping(built.network.links[1]):
                 return Reading(point, repetition, *_bonded(built, self.seconds))

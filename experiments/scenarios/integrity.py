@@ -109,7 +109,7 @@ class Integrity(Experiment):
         ):
             told = client.told(*python(_PROBE, "send", *where, str(self.transfers)))
             counts = _counts(at_client(), at_gateway())
-        return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
+        return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)})
 
     def judge(self, _topology: object, readings: Readings) -> Iterator[Verdict]:
         for rtt in self.rtt:

@@ -86,11 +86,11 @@ class Latency(Experiment):
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""
         if not possible(point["load"]):
-            return Reading(point, repetition, {}, {})
+            return Reading(point, repetition, {})
         with loaded(testbed, point["load"], CONVERTERS[point["converter"]], self.settle) as seen:
             times = self._requests(testbed, point)
             load = seen()
-        return Reading(point, repetition, _values(times) | load, {})
+        return Reading(point, repetition, _values(times) | load)
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for converter, kind in product(CONVERTERS, _KINDS):

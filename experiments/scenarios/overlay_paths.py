@@ -72,7 +72,7 @@ class OverlayPaths(Experiment):
             values[f"{name}_pairs_40_longer_percent"] = other["pairs_40_worse_percent"]
             values[f"{name}_fewer_converters_percent"] = 100 * (1 - found["converters"] / other["converters"])
             values |= {_longer(name, at): other["worse_percent"][at] for at in _PERCENTILES}
-        return Reading(point, repetition, values, {})
+        return Reading(point, repetition, values)
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         one = readings.at(rounds="1")

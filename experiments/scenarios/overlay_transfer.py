@@ -76,7 +76,7 @@ class OverlayTransfer(TransferExperiment):
         return segments(Topology.of(profile).links)
 
     def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
-        return Reading(point, repetition, _taken(chain, point["by"], self.size, self.count), {})
+        return Reading(point, repetition, _taken(chain, point["by"], self.size, self.count))
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for size in (each.amount // 1000 for each in self.size):

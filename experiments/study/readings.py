@@ -46,7 +46,7 @@ class Reading:
     point: Point
     repetition: int
     values: Mapping[str, float]
-    series: Mapping[str, Sequence[tuple[float, float]]]
+    series: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
     sending: Sending = field(default_factory=dict)
 

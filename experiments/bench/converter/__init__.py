@@ -152,7 +152,7 @@ class Converter(Experiment):
             values = conversion_microseconds(built.testbed, contender, self.delay_seconds)
         else:
             values = self._reached(built, point)
-        return Reading(point, repetition, values, {}, taken)
+        return Reading(point, repetition, values, samples=taken)
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Ours under the bare names of values, the others' with their own in front; throughput by who reached it."""
