@@ -135,13 +135,14 @@ def _measure(name: str, wanted: "Sequence[Order]", results: Path, allowed: Allow
     from rich.console import Console
 
     from experiments.study.metrics import missing
-    from experiments.study.run import perform_all
+    from experiments.study.run import Measuring
 
     metrics: list[Metric] = []
     absent: dict[str, None] = {}
     done = 0
     try:
-        for order, outcome in perform_all("bench", wanted, _TESTBED, results, Console(stderr=True), allowed):
+        measuring = Measuring("bench", _TESTBED, results, Console(stderr=True), allowed)
+        for order, outcome in measuring.perform_all(wanted):
             done += 1
             metrics += order.experiment.quoted(outcome.readings)
             absent |= dict.fromkeys(missing(outcome.readings))

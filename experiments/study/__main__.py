@@ -286,13 +286,14 @@ def _run_on_hosts(
 def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json: bool, wanted: Sequence[Order]) -> int:
     from rich.console import Console
 
-    from experiments.study.run import perform_all
+    from experiments.study.run import Measuring
     from experiments.study.telling import exit_code
 
     measure_released()
+    measuring = Measuring("experiment", testbed, results, Console(stderr=True), allowed, pcap)
     verdicts: dict[str, Sequence[Verdict]] = {}
     try:
-        for order, outcome in perform_all("experiment", wanted, testbed, results, Console(stderr=True), allowed, pcap):
+        for order, outcome in measuring.perform_all(wanted):
             verdicts[order.experiment.name] = outcome.verdicts
     finally:
         if verdicts:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -13,13 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.results import finish, manifest, write_json
 from experiments.study.arguments import Allowed
 from experiments.study.blueprint import Blueprint, Standing
+from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.plot import plot
 from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, file_name, name_of
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import as_json
 from tributary.settings.errors import CommandError
 
@@ -38,81 +38,77 @@ class Outcome:
     verdicts: Sequence[Verdict]
 
 
-def perform_all(
-    script: str,
-    orders: Sequence[Order],
-    name: str,
-    results: Path,
-    console: Console,
-    allowed: Allowed,
-    pcap: bool = False,
-) -> Iterator[tuple[Order, Outcome]]:
-    """Those of ``orders`` that can be performed, and what each gave.
-
-    Of several, one that cannot is told, and the others go on; then raises CommandError, with the first one's exit code.
-    """
-    failures: dict[str, CommandError] = {}
-    for order in orders:
-        try:
-            outcome = perform(script, order, name, results, console, allowed, pcap)
-        except CommandError as failure:
-            if len(orders) == 1:
-                raise
-            console.print(f"{order.experiment.name}: {failure}", markup=False, highlight=False, soft_wrap=True)
-            failures[order.experiment.name] = failure
-        else:
-            yield order, outcome
-    if failures:
-        raise CommandError(next(iter(failures.values())).code, f"not measured to the end: {', '.join(failures)}")
-
-
-def perform(
-    script: str, order: Order, name: str, results: Path, console: Console, allowed: Allowed, pcap: bool = False
-) -> Outcome:
-    """Measure what is missing of ``order``, on testbeds called ``name``, and conclude, for scripts/``script``.
-
-    All that was measured and concluded is in ``results``, with captures of each reading if ``pcap``. A reading is taken
-    again if the hypervisor took more meanwhile than is ``allowed``.
-    """
-    # Captures take processor time from what is measured.
-    plan = order.plan() | allowed.as_json() | ({"pcap": True} if pcap else {})
-    with Folder.resumed_or_begun(results / order.experiment.name, plan) as folder:
-        wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
-        if wanted:
-            write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.experiment.paper))
-            _Measurement(order, name, folder, console, allowed, pcap).measure(wanted)
-        return _conclude(order, folder)
-
-
 @dataclass(frozen=True)
-class _Measurement:
-    order: Order
+class Measuring:
+    """How scripts/``script`` measures: on testbeds called ``name``, with all that comes of it in ``results``, and with
+    captures of each reading if ``pcap``. A reading is taken again if the hypervisor took more meanwhile than is
+    ``allowed``.
+    """
+
+    script: str
     name: str
-    folder: Folder
+    results: Path
     console: Console
     allowed: Allowed
-    pcap: bool
+    pcap: bool = False
 
-    def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
+    def perform_all(self, orders: Sequence[Order]) -> Iterator[tuple[Order, Outcome]]:
+        """Those of ``orders`` that can be performed, and what each gave.
+
+        Of several, one that cannot is told, and the others go on; then raises CommandError, with the first one's exit
+        code.
+        """
+        failures: dict[str, CommandError] = {}
+        for order in orders:
+            try:
+                outcome = self.perform(order)
+            except CommandError as failure:
+                if len(orders) == 1:
+                    raise
+                told = f"{order.experiment.name}: {failure}"
+                self.console.print(told, markup=False, highlight=False, soft_wrap=True)
+                failures[order.experiment.name] = failure
+            else:
+                yield order, outcome
+        if failures:
+            raise CommandError(next(iter(failures.values())).code, f"not measured to the end: {', '.join(failures)}")
+
+    def perform(self, order: Order) -> Outcome:
+        """Measure what is missing of ``order``, and conclude."""
+        # Captures take processor time from what is measured.
+        plan = order.plan() | self.allowed.as_json() | ({"pcap": True} if self.pcap else {})
+        with Folder.resumed_or_begun(self.results / order.experiment.name, plan) as folder:
+            wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
+            if wanted:
+                about = manifest(self.script, plan=plan, paper=order.experiment.paper)
+                write_json(folder.path / "manifest.json", about)
+                self._measure(order, folder, wanted)
+            return _conclude(order, folder)
+
+    def _measure(self, order: Order, folder: Folder, wanted: Sequence[tuple[int, Point]]) -> None:
         """A testbed for as many readings in a row as it serves."""
+        name, total = order.experiment.name, len(order.points) * order.experiment.repeat
         columns = (TextColumn("{task.description:60}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self.console) as progress:
-            total = len(self.order.points) * self.order.experiment.repeat
-            task = progress.add_task(self.order.experiment.name, total=total, completed=total - len(wanted))
-            for (seed, blueprint), group in groupby(wanted, self.order.stands_on):
-                progress.update(task, description=f"{self.order.experiment.name}: checking the links")
+            task = progress.add_task(name, total=total, completed=total - len(wanted))
+            for (seed, blueprint), group in groupby(wanted, order.stands_on):
+                progress.update(task, description=f"{name}: checking the links")
                 with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as standing:
-                    self._note(standing, blueprint, seed)
+                    _note(folder, standing, blueprint, seed)
                     for repetition, point in group:
-                        progress.update(task, description=f"{self.order.experiment.name}: {name_of(point)}")
-                        self.folder.add(self._undisturbed(standing.built, point, repetition))
+                        progress.update(task, description=f"{name}: {name_of(point)}")
+                        folder.add(self._undisturbed(order.experiment, folder, standing.built, point, repetition))
                         progress.advance(task)
 
-    def _undisturbed(self, built: object, point: Point, repetition: int) -> Reading:
+    def _undisturbed(
+        self, experiment: Experiment, folder: Folder, built: object, point: Point, repetition: int
+    ) -> Reading:
         """A reading, taken again if the hypervisor took too much time meanwhile; its value STOLEN tells."""
+        file = file_name(point, repetition)
         for attempt in range(1, _ATTEMPTS + 1):
-            with self._captured(built, point, repetition), stolen() as share:
-                reading = self.order.experiment.measure(built, point, repetition)
+            capture = captured(built, folder.path / "pcap", file) if self.pcap else nullcontext()
+            with capture, stolen() as share:
+                reading = experiment.measure(built, point, repetition)
                 lost = share()
             if lost <= self.allowed.most_stolen.fraction or attempt == _ATTEMPTS:
                 break
@@ -120,16 +116,10 @@ class _Measurement:
             wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, STOLEN: 100 * lost})
 
-    def _captured(self, built: object, point: Point, repetition: int) -> AbstractContextManager[None]:
-        if not (self.pcap and isinstance(built, Testbed)):
-            return nullcontext()
-        nodes = (built.client, built.gateway, built.server)
-        return captured(nodes, self.folder.path / "pcap", file_name(point, repetition))
 
-    def _note(self, standing: Standing[object], blueprint: Blueprint, seed: int) -> None:
-        about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
-        about |= {"programs": native.description()}
-        self.folder.note_testbed(blueprint.as_json() | about)
+def _note(folder: Folder, standing: Standing[object], blueprint: Blueprint, seed: int) -> None:
+    about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
+    folder.note_testbed(blueprint.as_json() | about | {"programs": native.description()})
 
 
 def _conclude(order: Order, folder: Folder) -> Outcome:
@@ -173,11 +163,14 @@ def wait_for_calm(most: float) -> None:
 
 
 @contextmanager
-def captured(nodes: Sequence[Node], folder: Path, name: str) -> Iterator[None]:
-    """All interfaces of ``nodes`` for the length of the block, in ``folder``/NAME-NODE.pcap; raises CommandError."""
+def captured(built: object, folder: Path, name: str) -> Iterator[None]:
+    """What passes the ends of a testbed and its gateway for the length of the block, in ``folder``/NAME-NODE.pcap;
+    raises CommandError.
+    """
+    assert isinstance(built, Testbed), "need_captures() refuses all else"
     folder.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        for node in nodes:
+        for node in (built.client, built.gateway, built.server):
             file = folder / f"{name}-{node.namespace.rpartition('-')[2]}.pcap"
             command = ["tcpdump", "-Z", "root", "-n", "-s", _CAPTURED, "-i", "any", "-w", str(file)]
             stack.enter_context(node.start("capture", command)).wait_for_output()

@@ -10,14 +10,13 @@ from rich.console import Console
 
 from experiments.bench import __main__ as bench
 from experiments.study import __main__ as study
-from experiments.study import run
 from experiments.study.arguments import Allowed
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.readings import Readings, exactly
-from experiments.study.run import Outcome
+from experiments.study.run import Measuring, Outcome
 from tests.refusals import command_error
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Share
@@ -30,13 +29,13 @@ NAMES = ("legacy", "multipath", "mtu", "delays")
 def wanted(monkeypatch: pytest.MonkeyPatch) -> Sequence[Order]:
     """Four experiments, of which the second and the last cannot be measured."""
 
-    def perform(_script: str, order: Order, *_: object) -> Outcome:
+    def perform(_measuring: Measuring, order: Order) -> Outcome:
         if order.experiment.name in ("multipath", "delays"):
             code = Exit.IN_USE if order.experiment.name == "multipath" else Exit.SYSTEM
             raise CommandError(code, f"link of {order.experiment.name}: [off] by 9%")
         return Outcome(Readings(), [exactly("the same", "1", "1")])
 
-    monkeypatch.setattr(run, "perform", perform)
+    monkeypatch.setattr(Measuring, "perform", perform)
     monkeypatch.setattr(study, "measure_released", lambda: None)
     return orders([SCENARIOS[name] for name in NAMES], ())
 
@@ -81,5 +80,5 @@ def test_readings_by_other_limits_are_another_run_s(tmp_path: Path, monkeypatch:
     for allowed, pcap in ((ALLOWED, False), (replace(ALLOWED, most_stolen=half), False), (ALLOWED, True)):
         for each in (allowed, replace(allowed, tolerance=half)):
             with pytest.raises(CommandError):
-                run.perform("experiment", order, "none", tmp_path, Console(), each, pcap)
+                Measuring("experiment", "none", tmp_path, Console(), each, pcap).perform(order)
     assert all(plan not in plans[:number] for number, plan in enumerate(plans))
