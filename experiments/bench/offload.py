@@ -14,7 +14,6 @@ comes and cuts what goes, before and after. Here every device has a queue, as a 
 drops what its ring of 256 packets does not hold, some hundred of each transfer.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, offload_relay
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile
 from experiments.testbed.usage import Clocks, bytes_passed
@@ -133,13 +132,12 @@ class Offload(Experiment):
 
 
 def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
-    devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
-    command = [str(native.offload_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
-    with built.testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+    with offload_relay(built.testbed.gateway, _RELAY, ORIGIN, (CLIENT_SIDE, SERVER_SIDE), size // 2) as relay:
         samples = _transfer(built, relay, direction, size)
         if not samples[-1].offloaded:
             raise CommandError(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
-        return told(samples) | {"paused_ms": _paused_milliseconds(relay)}
+        paused = next(line["paused"] for line in relay.reports() if "paused" in line)
+        return told(samples) | {"paused_ms": float(paused)}
 
 
 def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list[Sample]:
@@ -159,12 +157,6 @@ def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list
                 Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}"
             )
     return samples
-
-
-def _paused_milliseconds(relay: Process) -> float:
-    """For how long the relay heard neither end."""
-    lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
-    return float(next(line["paused"] for line in lines if "paused" in line))
 
 
 def told(samples: Sequence[Sample]) -> dict[str, float]:

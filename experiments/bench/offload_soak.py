@@ -11,7 +11,6 @@ reads nothing, and its window closes. Kernel timers go off meanwhile. ``rest`` s
 that ends an offloaded connection: 300 s at the relay, ``timeouts.idle``, 600 s, at the converter.
 """
 
-import json
 import re
 import subprocess
 import time
@@ -28,7 +27,7 @@ from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import converter, native
 from experiments.testbed.build import Testbed
-from experiments.testbed.cables import ORIGIN
+from experiments.testbed.cables import ORIGIN, offload_relay
 from experiments.testbed.node import Process, wait_until
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -82,9 +81,7 @@ class OffloadSoak(Experiment):
     def _by_relay(self, testbed: Testbed) -> dict[str, float]:
         """By the relay that does nothing else."""
         at = f"{Topology.PROXY4}:7000"
-        devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
-        command = [str(native.offload_relay()), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
-        with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+        with offload_relay(testbed.gateway, at, ORIGIN, _DEVICES, _AFTER) as relay:
             counted = self._transfer(testbed, ("--to", at), lambda: relay.output().count('"paused"'))
             return counted | told(_of_all(relay, counted["transfers"]))
 
@@ -165,17 +162,14 @@ def _finish(process: Process) -> None:
 def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
     """What the relay has told when all are over; raises CommandError (exit 1) if they are not in time."""
 
-    def told() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
-
     def are_over() -> bool:
-        return sum("relayed" in line for line in told()) == transfers
+        return sum("relayed" in line for line in relay.reports()) == transfers
 
     try:
         wait_until(are_over, _LAST, f"some of {transfers:g} connections are not over", Exit.WRONG_RESULT)
     except CommandError as failure:
-        raise CommandError(failure.code, f"{failure}: {told()[-3:]}") from failure
-    return told()
+        raise CommandError(failure.code, f"{failure}: {relay.reports()[-3:]}") from failure
+    return relay.reports()
 
 
 def told(lines: list[dict[str, Any]]) -> dict[str, float]:

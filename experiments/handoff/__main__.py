@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -12,8 +11,8 @@ from typing import Any
 
 from experiments.handoff.network import BACK_ENDS, URL, Network, standing_network
 from experiments.handoff.running import wait_until_handed_over
+from experiments.testbed.preflight import need_tools
 from tributary.settings.cli import Arguments, need_root, program, run
-from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _DESCRIPTION = """\
@@ -49,8 +48,7 @@ def parser() -> Arguments:
 
 def _demo(size: Size, json: bool) -> int:
     need_root("handoff demo")
-    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
+    need_tools(_TOOLS)
     with tempfile.TemporaryDirectory(prefix="handoff-") as folder, standing_network("handoff", Path(folder)) as network:
         fetched = _fetched(network, size.amount)
     payload, whole = (sum(each[key] for each in fetched["objects"]) for key in ("bytes", "whole"))

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import emulation, need_an_emulator
+from experiments.testbed.preflight import need_tools
 from overlay import control
 from overlay.programs import CALCULATOR, ask
 from tributary.settings.cli import Arguments, need_root, program, run, whole_number
@@ -68,10 +68,7 @@ def _up(graph: Path, nodes: Sequence[str], rounds: int, name: str, json: bool, l
     """``nodes`` are names, or a single number; ``line`` is the command to run, if there is one."""
     need_root("overlay up")
     control.build()  # which installs etcd
-    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        raise CommandError(
-            Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/overlay controller --help installs etcd"
-        )
+    need_tools(_TOOLS, "scripts/overlay controller --help installs etcd")
     need_an_emulator()
     names, delays = chosen(ask(CALCULATOR, ["map", "--", str(graph)]), nodes)
     _progress(f"linking {len(names)} nodes")

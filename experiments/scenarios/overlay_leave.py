@@ -40,6 +40,7 @@ from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import offload_relay
 from experiments.testbed.links import set_delay
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
@@ -95,14 +96,12 @@ class OverlayLeave(Experiment):
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
         size = self.size.amount
-        where = ("--to", _origin(testbed.topology), "--client-device", _LINK, "--server-device", _NEAR)
-        command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
         testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
         steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
         bulk = native.load("bulk", "--to", _RELAY, "--bytes", str(size), "--verify")
         with (
             counted(testbed.client) as counts,
-            testbed.gateway.start("offload-relay", command).wait_until_ready() as relay,
+            offload_relay(testbed.gateway, _RELAY, _origin(testbed.topology), (_LINK, _NEAR), size // 2) as relay,
             testbed.client.start("bulk", bulk) as client,
         ):
             samples, change = _watch(client, relay, steps, size // 4)

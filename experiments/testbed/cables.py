@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.testbed import native, network
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.node import Node, Process
 from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
@@ -55,6 +56,15 @@ def starts(testbed: Testbed, listens: str, times: int, command: Sequence[str]) -
     """
     measure = native.load("start", "--listens", listens, "--times", str(times), "--")
     return tuple(testbed.gateway.told(*measure, *command)["milliseconds"])
+
+
+def offload_relay(node: Node, listens: str, to: str, devices: tuple[str, str], after: int) -> Process:
+    """A relay on a node, ready, between two of its ``devices``, the client's first: it offloads a connection to the
+    kernel once so many bytes of it have passed.
+    """
+    where = ("--listen", listens, "--to", to, "--client-device", devices[0], "--server-device", devices[1])
+    command = [str(native.offload_relay()), *where, "--after", str(after)]
+    return node.start("offload-relay", command).wait_until_ready()
 
 
 @contextmanager

@@ -96,11 +96,14 @@ class Process:
         """The last JSON object that the process has printed on a line; raises CommandError (exit 71) if there is
         none.
         """
-        lines = [line for line in self.output().splitlines() if line.startswith("{")]
-        if not lines:
+        reports = self.reports()
+        if not reports:
             self._failed("printed no report")
-        report: dict[str, Any] = json.loads(lines[-1])
-        return report
+        return reports[-1]
+
+    def reports(self) -> list[dict[str, Any]]:
+        """All JSON objects that it has printed so far, each on a line."""
+        return [json.loads(line) for line in self.output().splitlines() if line.startswith("{")]
 
     def stop(self, seconds: float = 10) -> int:
         """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code."""

@@ -1,6 +1,7 @@
 """What must be there before anything is changed: root, an MPTCP kernel, the tools, a way to emulate links."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.testbed.links import need_an_emulator
@@ -17,7 +18,11 @@ def need_all(command: str) -> None:
         raise CommandError(
             Exit.UNAVAILABLE, "this kernel has no MPTCP (CONFIG_MPTCP): Debian's kernels since 11 have it"
         )
-    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
+    need_tools(_TOOLS)
     need_an_emulator()
+
+
+def need_tools(tools: Iterable[str], how: str = "scripts/setup installs them") -> None:
+    """Raise CommandError (exit 69) with all of ``tools`` that are not here, and ``how`` they come."""
+    if missing := [tool for tool in tools if shutil.which(tool) is None]:
+        raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: {how}")
