@@ -5,7 +5,7 @@
 The relay offloads in the middle of the transfer: before and after are moments of the same connection, ends and machine.
 
 The processor time is all that the relay's node takes: the process, and two threads that take in what comes to its
-devices (kernel_threads.py). By default veth has the sender take in what comes, so the ends have such threads as well:
+devices. By default veth has the sender take in what comes, so the ends have such threads as well:
 theirs is not counted to the relay's node, and nothing of its own to them.
 
 ``large``: the cables carry segments of 64 kB, as a network interface that cuts and joins segments by itself has the
@@ -16,14 +16,13 @@ drops what its ring of 256 packets does not hold, some hundred of each transfer.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 
 from pydantic import Field
 
-from experiments.bench.kernel_threads import takes_in_by_thread
 from experiments.scenarios.cabled import cables_with
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
@@ -32,13 +31,14 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, offload_relay
-from experiments.testbed.node import Process
+from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import Profile
 from experiments.testbed.usage import Clocks, bytes_passed
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _RELAY = f"{LISTENER}:7000"
+_THREADED = 'echo 1 > "/sys/class/net/$0/threaded"'
 _SAMPLE = 0.01
 _SETTLED = 0.5
 """Seconds after the change that belong neither to before nor to after, and in which the dip is looked for."""
@@ -56,6 +56,36 @@ _MEASURED = (
     *("before_cpu_ms_per_gb", "after_cpu_ms_per_gb", "before_mbps", "after_mbps"),
     *("paused_ms", "dip_ms"),
 )
+
+
+def takes_in_by_thread(node: Node, device: str) -> int:
+    """Has the kernel take in what comes to a veth device in a thread (Documentation/networking/napi.rst, "Threaded
+    NAPI") for as long as the device exists, and not as part of what the sender does; returns the thread's pid.
+
+    Segments pass one by one, as on a wire, and become larger ones where they come in: else veth has no NAPI of its own
+    (veth_skb_is_eligible_for_gro() in drivers/net/veth.c). The cable's other end needs the same. Raises CommandError:
+    exit 69 if the thread is not seen.
+    """
+    node.run("ethtool", "-K", device, "tso", "off", "gro", "on")
+    ours = f"napi/{device}-"
+    before = _threads(ours)
+    node.run("sh", "-c", _THREADED, device)
+    made = _threads(ours) - before
+    if len(made) != 1:
+        message = (
+            f"{len(made)} new threads napi/{device}-NUMBER in /proc: needed is one, by a kernel with threaded NAPI"
+        )
+        raise CommandError(Exit.UNAVAILABLE, message)
+    return made.pop()
+
+
+def _threads(beginning: str) -> set[int]:
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if comm.read_text().startswith(beginning):
+                found.add(int(comm.parent.name))
+    return found
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def linked(profile: Profile, role: str = SERVER, listens: str = ORIGIN) -> Groun
 
     @contextmanager
     def stands(name: str, seed: int, _tolerance: float) -> Iterator[Standing[Testbed]]:
-        with standing(name, profile, seed=seed) as testbed, start_origin(testbed.node(role), listens):
+        with standing(name, profile, seed) as testbed, start_origin(testbed.node(role), listens):
             yield Standing(testbed)
 
     return Ground({"links": profile.model_dump(mode="json", exclude_none=True)}, stands)

@@ -66,7 +66,7 @@ def distance(rtt: Duration, checksum: bool) -> Ground[Paths]:
 
     @contextmanager
     def stands(name: str, seed: int, _tolerance: float) -> Iterator[Standing[Paths]]:
-        with standing(name, profile, seed=seed) as testbed:
+        with standing(name, profile, seed) as testbed:
             for node in (testbed.client, testbed.gateway):
                 node.sysctl(net__mptcp__checksum_enabled=int(checksum))
             if rtt.amount:

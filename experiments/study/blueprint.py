@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from experiments.testbed.appliance import start_converter, start_squid, start_steering, tune
 from experiments.testbed.build import Testbed, standing
@@ -23,7 +23,6 @@ Stands = Callable[[str, Profile, int], AbstractContextManager[Testbed]]
 """A testbed of this name over these links, with a seed for what is emulated, for the length of a block."""
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
-
 Built = TypeVar("Built")
 Anything = TypeVar("Anything", covariant=True)
 
@@ -39,35 +38,24 @@ class Standing(Generic[Anything]):
     emulation: str = "cables"
 
 
-class Blueprint(Protocol):
-    """What readings are taken on, before it stands. Two that are equal are the same."""
-
-    def as_json(self) -> dict[str, object]:
-        """For a manifest."""
-
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing[object]]:
-        """It, for the length of the block; raises CommandError (exit 75) if a link is off by more than
-        ``tolerance``.
-        """
-
-
 @dataclass(frozen=True)
 class Ground(Generic[Built]):
-    """A Blueprint that is all in what is ``described``; ``stands`` is given a name, a seed and the tolerance."""
+    """What readings are taken on, before it stands. All of it is in what is ``described``: two that are equal are the
+    same. ``stands`` is given a name, a seed, and by how much a link may be off.
+    """
 
     described: Mapping[str, object]
     stands: Callable[[str, int, float], AbstractContextManager[Standing[Built]]] = field(compare=False)
 
     def as_json(self) -> dict[str, object]:
+        """For a manifest."""
         return dict(self.described)
 
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing[Built]]:
-        """It, for the length of the block."""
+        """It, for the length of the block; raises CommandError (exit 75) if a link is off by more than
+        ``tolerance``.
+        """
         return self.stands(name, seed, tolerance)
-
-
-def _in_namespaces(name: str, profile: Profile, seed: int) -> AbstractContextManager[Testbed]:
-    return standing(name, profile, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,7 @@ class TestbedBlueprint:
     subflows: int | None = None
     mtu: int | None = None
     steered: bool = False
-    stands: Stands = _in_namespaces
+    stands: Stands = standing
 
     def as_json(self) -> dict[str, object]:
         links = self.profile.model_dump(mode="json", exclude_none=True)
@@ -133,6 +121,10 @@ class TestbedBlueprint:
                 node.ip("mptcp", "limits", "set", "subflows", str(self.subflows))
         if self.mtu is not None:
             testbed.set_mtu(self.mtu)
+
+
+Blueprint = Ground[Any] | TestbedBlueprint
+"""What a point is measured on."""
 
 
 def need_settings(blueprints: Iterable[Blueprint]) -> None:

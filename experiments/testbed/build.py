@@ -66,7 +66,7 @@ class Testbed:
 
 
 @contextmanager
-def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> Iterator[Testbed]:
+def standing(name: str, profile: Profile, seed: int = 0, *, keep: bool = False) -> Iterator[Testbed]:
     """A testbed for the length of the block, or for longer if ``keep``; ``seed`` is for its links' losses and jitter.
 
     As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
