@@ -21,7 +21,6 @@ class Sample:
     waiting: float | None = None
 
     def by_path(self) -> dict[str, int]:
-        """The payload bytes of each path."""
         total: dict[str, int] = {}
         for (path, _), count in self.received.items():
             total[path] = total.get(path, 0) + count

@@ -65,7 +65,6 @@ class Accuracy(Experiment):
     quota_seconds: Seconds = 12.0
 
     def points(self, _topology: Topology) -> list[Point]:
-        """Every rate both ways, alone and beside plain TCP, and the quota."""
         held = every(rate=self.rates, direction=_DIRECTIONS, beside=(_ALONE, _BESIDE))
         return [*held, {"quota": str(self.quota)}]
 

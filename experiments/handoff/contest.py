@@ -44,7 +44,6 @@ class Contest:
 
     @property
     def client(self) -> Node:
-        """Who asks."""
         return self.network.nodes["client"]
 
     @property

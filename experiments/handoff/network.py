@@ -76,7 +76,6 @@ class Network:
 
     @property
     def programs(self) -> native.HandOff:
-        """The switch and the back end."""
         return native.hand_off()
 
     @property

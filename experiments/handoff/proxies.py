@@ -45,7 +45,6 @@ class Proxy:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is installed."""
         return shutil.which(self.program) is not None
 
     def start(self, network: Network) -> Process:

@@ -36,7 +36,6 @@ class Running:
             self.processes[name] = self.network.start_back_end(name, *self.back_end_options)
 
     def kill(self, name: str) -> None:
-        """End it without a last word."""
         self.processes.pop(name).kill()
 
     def stop(self) -> None:

@@ -56,12 +56,10 @@ class Gateway:
         return self.node.run(*gateway_command(*words), *where)
 
     def enrol(self) -> Enrolment:
-        """Let the router in."""
         (table,) = tomllib.loads(self.command("enrol", ROUTER))["enrolment"]
         return Enrolment.model_validate(table)
 
     def revoke(self) -> None:
-        """Shut the router out."""
         self.command("revoke", ROUTER)
 
 

@@ -72,7 +72,6 @@ class Host:
 
     @property
     def directory(self) -> Path:
-        """The folder of its processes' files."""
         return folder_of(self.tag)
 
     @property
@@ -109,12 +108,10 @@ class Host:
                     self._caretaker.stdin.flush()
 
     def lost(self) -> CommandError:
-        """The failure that a connection that broke is."""
         remedy = "it puts everything back by itself within a minute: look after the network, and run it again"
         return CommandError(Exit.UNAVAILABLE, f"{self.login}: the connection broke: {remedy}")
 
     def failure(self, words: Sequence[str], code: int, complaint: str) -> CommandError:
-        """The failure that a command there ended with."""
         if code == _LOST:
             return self.lost()
         return CommandError(Exit.SYSTEM, f"{self.login}: {' '.join(words)}: {complaint or f'exit code {code}'}")

@@ -58,12 +58,10 @@ class HostNode(Node):
         return word
 
     def pids(self) -> list[int]:
-        """What runs there for this testbed."""
         find = f"grep -lsFzx {MARK}={self.host.tag} /proc/[0-9]*/environ || true"
         return [int(line.split("/")[2]) for line in self.run("sh", "-c", find).splitlines()]
 
     def run(self, *arguments: str) -> str:
-        """Run a command there and return what it printed; raises CommandError."""
         return self._run(self.command(arguments), arguments, stdin=self._stdin, errors="replace")
 
     def _run(self, command: Sequence[str], called: Sequence[str], **how: Any) -> str:
@@ -73,11 +71,9 @@ class HostNode(Node):
         return str(done.stdout)
 
     def ip(self, *arguments: str) -> str:
-        """Run ip(8) there."""
         return self.run("ip", *arguments)
 
     def write(self, name: str, text: str) -> Path:
-        """Put a file ``name`` into ``directory``; returns its path."""
         path = self.directory / name
         self._run(self.host.login.over(f"cat >{shlex.quote(str(path))}"), [f"write {path}"], input=text)
         return path

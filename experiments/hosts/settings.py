@@ -137,7 +137,6 @@ class HostsSettings(Settings):
     ]
 
     def host(self, role: str) -> HostSettings:
-        """The machine of a role."""
         found: HostSettings = getattr(self, role)
         return found
 
@@ -182,12 +181,10 @@ class HostLink(Link):
 
     @property
     def client4(self) -> IPv4Address:
-        """The client's IPv4 address on this link."""
         return self.settings.client
 
     @property
     def gateway4(self) -> IPv4Address:
-        """The gateway's IPv4 address on this link."""
         return self.settings.gateway
 
     @property
@@ -207,7 +204,6 @@ class HostLink(Link):
         return tuple(ip_network(address) for address in addresses)
 
     def judged(self, what: str) -> bool:
-        """Whether the file says what ``what`` should be."""
         return what in self.settings.described
 
 

@@ -76,7 +76,6 @@ class HostsTestbed(Testbed):
     hosts: Mapping[str, Host]
 
     def node(self, name: str) -> HostNode:
-        """The machine of a role."""
         host = self.hosts[name]
         return HostNode(host.tag, host.directory, host, self.directory)
 
@@ -90,7 +89,6 @@ class HostsTestbed(Testbed):
         self.server.run(self.hosts[SERVER].about["python"], "-m", "experiments.testbed.server", str(size), str(seed))
 
     def set_mtu(self, mtu: int) -> None:
-        """Let the interfaces between the client and the server carry packets of up to ``mtu`` bytes."""
         links, server = self.topology.links, str(self.topology.SERVER4)
         for link in links:
             self._set_mtu(self.node(CLIENT), mtu, str(link.gateway4), "from", str(link.client4))

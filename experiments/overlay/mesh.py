@@ -65,12 +65,10 @@ class Mesh:
     control: Node
 
     def address(self, name: str) -> str:
-        """Where the node of this name is."""
         return f"10.80.0.{self._number(name)}"
 
     @property
     def links(self) -> int:
-        """How many there are."""
         return len(self.between)
 
     def join(self, low: int, high: int, round_trip_ms: float) -> None:
@@ -83,7 +81,6 @@ class Mesh:
             nodes[here - 1].ip("route", "add", other, "dev", link.name, "src", own)
 
     def set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
-        """Give the link between two nodes another round-trip time."""
         low, high = sorted(map(self._number, (one, other)))
         set_delay(self._link(low, high, milliseconds), self.between[low, high])
 

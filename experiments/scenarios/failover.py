@@ -81,7 +81,6 @@ class Failover(Experiment):
 
     @property
     def seconds(self) -> float:
-        """Of the whole download."""
         return self.before + self.down + self.after
 
     def points(self, _topology: Topology) -> list[Point]:

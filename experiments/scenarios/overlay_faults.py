@@ -85,7 +85,6 @@ class Watch:
 
     @property
     def now(self) -> float:
-        """Seconds since ``begun``."""
         return time.time() - self.begun
 
 
@@ -114,7 +113,6 @@ class OverlayFaults(Experiment):
 
     @property
     def seconds(self) -> float:
-        """Of the downloads."""
         return self.before + self.down + self.after
 
     def measure(self, overlay: Running, point: Point, repetition: int) -> Reading:

@@ -22,7 +22,6 @@ class Allowed:
     tolerance: Share
 
     def as_json(self) -> dict[str, object]:
-        """For a plan."""
         return {"most_stolen": str(self.most_stolen), "tolerance": str(self.tolerance)}
 
 

@@ -105,5 +105,4 @@ class Experiment(Settings):
         draw(figure, self.quoted(readings))
 
     def quoted(self, readings: Readings) -> list[Metric]:
-        """The metrics that have a number."""
         return [metric for metric in self.metrics(readings) if metric.numbers]

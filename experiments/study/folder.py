@@ -80,13 +80,11 @@ class Folder:
             raise CommandError(Exit.NO_INPUT, f"{self.path}: cannot be read: {error}") from error
 
     def readings(self) -> Readings:
-        """What is there so far."""
         return Readings(
             Reading.read(json.loads(path.read_text())) for path in sorted((self.path / "readings").glob("*.json"))
         )
 
     def has(self, point: Point, repetition: int) -> bool:
-        """Whether this reading is there, and can be read."""
         return _read(self._file(point, repetition)) is not None
 
     def add(self, reading: Reading) -> None:

@@ -32,7 +32,6 @@ class Metric:
 
     @property
     def median(self) -> float:
-        """The number to quote."""
         return median(self.numbers)
 
 

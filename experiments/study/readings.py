@@ -59,7 +59,6 @@ class Reading:
         return cls(document["point"], document["repetition"], document["values"], series, samples, sending)
 
     def as_json(self) -> dict[str, Any]:
-        """For a file."""
         kept = asdict(self)
         return {name: each for name, each in kept.items() if each or name not in ("samples", "sending")}
 
@@ -238,7 +237,6 @@ class Verdict:
         return replace(self, decision=Decision.DIFFERS, because=because) if self.fails else self
 
     def as_json(self) -> dict[str, object]:
-        """For a file, or another program."""
         return asdict(self)
 
 

@@ -31,7 +31,6 @@ class Testbed:
     emulation: str
 
     def node(self, name: str) -> Node:
-        """The node of this name."""
         return Node(f"trib-{self.name}-{name}", self.directory)
 
     @property

@@ -71,17 +71,14 @@ class Chain:
 
     @property
     def client(self) -> Node:
-        """Who asks."""
         return self.nodes[0]
 
     @property
     def proxies(self) -> tuple[Node, ...]:
-        """Those in between."""
         return self.nodes[1:-1]
 
     @property
     def server(self) -> Node:
-        """Who answers."""
         return self.nodes[-1]
 
     @contextmanager

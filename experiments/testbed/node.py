@@ -159,15 +159,12 @@ class Node:
             self.sysctl(net__ipv4__tcp_congestion_control="reno")
 
     def delete(self) -> None:
-        """Remove the namespace, whose processes have ended."""
         run(["ip", "netns", "delete", self.namespace])
 
     def pids(self) -> list[int]:
-        """The processes in the namespace."""
         return [int(pid) for pid in run(["ip", "netns", "pids", self.namespace]).split()]
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """``arguments`` as a command that runs in the namespace."""
         return ["ip", "netns", "exec", self.namespace, *arguments]
 
     def run(self, *arguments: str) -> str:
@@ -229,7 +226,6 @@ class Node:
                 _enter(home.fileno())
 
     def ip(self, *arguments: str) -> str:
-        """Run ip(8) on the namespace."""
         return run(["ip", "-n", self.namespace, *arguments])
 
     def batch(self, commands: Iterable[str]) -> None:

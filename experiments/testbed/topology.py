@@ -132,7 +132,6 @@ class Link:
 
     @property
     def node(self) -> str:
-        """The node that this link runs through."""
         return f"link-{self.name}"
 
     @property
@@ -197,7 +196,6 @@ class Topology:
 
     @staticmethod
     def of(profile: Profile) -> "Topology":
-        """The topology that ``profile`` describes."""
         return Topology(
             tuple(
                 Link(name, number, Direction.of(link, link.down), Direction.of(link, link.up))
@@ -207,7 +205,6 @@ class Topology:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of all nodes."""
         return (CLIENT, *(link.node for link in self.links), GATEWAY, SERVER)
 
     @property

@@ -150,7 +150,6 @@ class Contender:
 
     @property
     def listens(self) -> str:
-        """Address and port."""
         return f"{LISTENER}:{self.port}"
 
     @property
