@@ -13,9 +13,8 @@ from experiments.bench.pair import HELD, HELD_PORT, flow, rule, serving
 from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed.appliance import lengthen_held_queue, throttler_status
+from experiments.testbed.appliance import held_round_trip, lengthen_held_queue
 from experiments.testbed.build import Testbed
-from tributary.settings.errors import CommandError, Exit
 
 _RATE = "5mbit"
 _SETTLE, _BETWEEN = 2.0, 0.25
@@ -57,14 +56,6 @@ def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
             time.sleep(_SETTLE)
         end, times = time.monotonic() + seconds, []
         while time.monotonic() < end:
-            times.append(_round_trip(testbed))
+            times.append(held_round_trip(testbed))
             time.sleep(_BETWEEN)
         return times
-
-
-def _round_trip(testbed: Testbed) -> float:
-    for session in throttler_status(testbed).sessions:
-        for subflow in session.subflows:
-            if subflow.download and subflow.rtt_us is not None:
-                return subflow.rtt_us / 1000
-    raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")

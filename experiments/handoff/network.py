@@ -218,12 +218,8 @@ def shape(network: Network, rate: int, clients_links: int) -> None:
     for name in ("client", "front", *network.back_ends):
         of_this = rate * (clients_links if name == "client" else 1)
         for node, device in ((network.nodes["switch"], f"to-{name}"), (network.nodes[name], "eth0")):
-            _limit(node, device, of_this)
-
-
-def _limit(node: Node, device: str, rate: int) -> None:
-    for words in commands(device, rate):
-        node.run("tc", *words.split())
+            for words in commands(device, of_this):
+                node.run("tc", *words.split())
 
 
 def commands(device: str, rate: int) -> Iterator[str]:

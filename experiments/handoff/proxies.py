@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from experiments.handoff.network import Network
 from experiments.testbed.node import Process
-from experiments.testbed.server import start_nginx
+from experiments.testbed.server import HAPROXY_DEFAULTS, start_nginx
 
 _NGINX = """\
     keepalive_requests 100000000;
@@ -21,17 +21,16 @@ _NGINX = """\
 """
 _UPSTREAM = "    upstream {name} {{ server {http}; keepalive 64; }}\n"
 _LOCATION = "        location /{name}/ {{ proxy_pass http://{name}; }}\n"
-_HAPROXY = """\
-defaults
+_HAPROXY = (
+    HAPROXY_DEFAULTS
+    + """\
     mode http
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
     http-reuse always
 frontend service
     bind :{port}
 {uses}
 {back_ends}"""
+)
 _USE = "    use_backend {name} if {{ path_beg /{name}/ }}\n"
 _BACK_END = "backend {name}\n    server {name} {http}\n"
 

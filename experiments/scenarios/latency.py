@@ -41,7 +41,7 @@ from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed import native
-from experiments.testbed.appliance import WIRED_SLOW, lengthen_held_queue, start_throttler, throttler_status
+from experiments.testbed.appliance import WIRED_SLOW, held_round_trip, lengthen_held_queue, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.node import Process
@@ -203,18 +203,7 @@ def _fair_queue(testbed: Testbed) -> Iterator[None]:
 
 
 def _held(testbed: Testbed, load: str) -> dict[str, float]:
-    """The round-trip time of the bulk download's held subflow, which has carried more than any other."""
-    if load not in (HELD, HELD_LONG):
-        return {}
-    subflows = [subflow for session in throttler_status(testbed).sessions for subflow in session.subflows]
-    held = {
-        subflow.sent_bytes: subflow.rtt_us
-        for subflow in subflows
-        if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
-    }
-    if not held:
-        raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
-    return {"held_rtt_ms": held[max(held)] / 1000}
+    return {"held_rtt_ms": held_round_trip(testbed)} if load in (HELD, HELD_LONG) else {}
 
 
 def _progress(bulk: Process) -> tuple[float, int]:

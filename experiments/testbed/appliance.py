@@ -10,6 +10,7 @@ from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decode
 from tributary.paths import ROOT
+from tributary.settings.errors import CommandError, Exit
 
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
@@ -94,6 +95,21 @@ def start_steering(testbed: Testbed, mode: str = "on") -> Process:
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
     return decode(testbed.gateway.told(*python("command", "status", "throttler")))
+
+
+def held_round_trip(testbed: Testbed) -> float:
+    """Milliseconds to the client and back by the held subflow that has carried more than any other; raises
+    CommandError (exit 1) if there is none.
+    """
+    subflows = [subflow for session in throttler_status(testbed).sessions for subflow in session.subflows]
+    held = {
+        subflow.sent_bytes: subflow.rtt_us
+        for subflow in subflows
+        if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
+    }
+    if not held:
+        raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
+    return held[max(held)] / 1000
 
 
 def lengthen_held_queue(testbed: Testbed) -> None:

@@ -28,6 +28,12 @@ http {{
     access_log off;
 {temporary}{http}}}
 """
+HAPROXY_DEFAULTS = """\
+defaults
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+"""
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 

@@ -16,6 +16,7 @@ from experiments.testbed import cables, native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN
 from experiments.testbed.node import Process, run
+from experiments.testbed.server import HAPROXY_DEFAULTS
 
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
@@ -48,16 +49,15 @@ socket = "{folder}/{name}.sock"
 kind = "http"
 address = "{listen}"
 """
-_HAPROXY = """\
-defaults
+_HAPROXY = (
+    HAPROXY_DEFAULTS
+    + """\
     mode tcp
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
 listen bench
     bind {listen}
     server origin {origin}
 """
+)
 _NGINX_MODULE = "/usr/lib/nginx/modules/ngx_stream_module.so"
 _NGINX = """\
 load_module {nginx_module};
