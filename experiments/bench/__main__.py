@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Allowed, add_measuring
 from experiments.study.catalogue import EVERYTHING
-from tributary.settings.cli import Arguments, program, run
+from tributary.settings.cli import Arguments, Subcommands, program, run, show
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.units import Share
 
 if TYPE_CHECKING:
     from experiments.study.metrics import Metric
@@ -70,38 +69,26 @@ _OF = {
 def parser() -> Arguments:
     """Both commands and their arguments."""
     made = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
-    commands = made.add_subparsers(required=True, metavar="list | run")
-    listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
+    commands = Subcommands(made, _EPILOG, metavar="list | run")
+    listing = commands.add("list", _list, "name the benchmarks", "Names the benchmarks.")
     listing.add_argument("--json", action="store_true", help="one JSON object: what each is about, by its name")
-    listing.set_handler(_list)
-    measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
-    measure.set_handler(_run)
+    measure = commands.add("run", _run, "run one of them", _DESCRIPTION)
     measure.add_argument("name", choices=_ABOUT, metavar="NAME", help=", ".join(_ABOUT))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
     measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
     peers = f"of converter, beside some peers: {', '.join(PEERS)}"
     measure.add_argument("--peers", type=_names, default=(), metavar="NAME,...", help=peers)
     add_measuring(measure, "the figures")
+    measure.gather("allowed", Allowed)
     return made
 
 
 def _list(json: bool) -> None:
-    if json:
-        print(dumps(_ABOUT, indent=2))
-        return
-    for name, about in _ABOUT.items():
-        print(f"{name:20} {about}")
+    show(_ABOUT, (f"{name:20} {about}" for name, about in _ABOUT.items()), as_json=json)
 
 
 def _run(
-    name: str,
-    only: Sequence[str],
-    peers: Sequence[str],
-    quick: bool,
-    results: Path,
-    most_stolen: Share,
-    tolerance: Share,
-    json: bool,
+    name: str, only: Sequence[str], peers: Sequence[str], quick: bool, results: Path, allowed: Allowed, json: bool
 ) -> None:
     """``only`` and ``peers`` are those of the benchmark's parts."""
     # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
@@ -116,7 +103,7 @@ def _run(
     wanted = orders([EVERYTHING[each] for each in scenarios], changes, quick)
     with alone(_TESTBED):
         take_down_orphans()
-        _measure(name, wanted, results / "experiment", Allowed(most_stolen, tolerance), json)
+        _measure(name, wanted, results / "experiment", allowed, json)
 
 
 def _changes(name: str, given: Mapping[str, Sequence[str]]) -> list[str]:

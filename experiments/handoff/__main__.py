@@ -12,7 +12,7 @@ from typing import Any
 from experiments.handoff.network import BACK_ENDS, URL, Network, standing_network
 from experiments.handoff.running import wait_until_handed_over
 from experiments.testbed.preflight import need_tools
-from tributary.settings.cli import Arguments, need_root, program, run
+from tributary.settings.cli import Arguments, Subcommands, need_root, program, run
 from tributary.settings.units import Size
 
 _DESCRIPTION = """\
@@ -37,9 +37,8 @@ _SHARE = 0.1
 def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="handoff", description=_DESCRIPTION, epilog=_CODES)
-    commands = made.add_subparsers(required=True, metavar="demo")
-    demo = commands.add_parser("demo", help="one connection, two back ends", description=_DESCRIPTION, epilog=_CODES)
-    demo.set_handler(_demo)
+    commands = Subcommands(made, _CODES, metavar="demo")
+    demo = commands.add("demo", _demo, "one connection, two back ends", _DESCRIPTION)
     about = "of each object (default: 10MB)"
     demo.add_argument("--size", type=Size.argument, default=Size.argument("10MB"), metavar="SIZE", help=about)
     demo.add_argument("--json", action="store_true", help="one JSON object on standard output")

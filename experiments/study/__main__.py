@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.study.arguments import Allowed, add_measuring, add_results
 from experiments.study.blueprint import need_captures, need_settings
@@ -20,9 +21,13 @@ from experiments.study.readings import Verdict, name_of
 from experiments.testbed import preflight
 from experiments.testbed.build import alone, take_down_orphans
 from experiments.testbed.native import measure_released
-from tributary.settings.cli import Arguments, Contradiction, program, run
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, program, run, show
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Share
+
+if TYPE_CHECKING:
+    from experiments.hosts.settings import HostsSettings
+    from experiments.study.run import Measuring
 
 # What --help and list do without is imported where it is needed.
 _DESCRIPTION = """\
@@ -106,21 +111,15 @@ _NAMED = 4
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="experiment", description=_DESCRIPTION)
-    commands = made.add_subparsers(required=True, metavar="list | new | run | report | publish")
-    listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
+    commands = Subcommands(made, "", metavar="list | new | run | report | publish")
+    listing = commands.add("list", _list, "name the experiments", "Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    listing.set_handler(_list)
-    about = "write a file to make your own from"
-    new = commands.add_parser("new", help=about, description=_NEW, epilog=_NEW_END)
+    new = commands.add("new", _new, "write a file to make your own from", _NEW, _NEW_END)
     new.add_argument("name", type=_new_name, metavar="NAME", help="what to call it: a-z, 0-9 and -")
-    new.set_handler(_new)
-    _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
-    about = "make one page of what they found"
-    report = commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END)
-    report.set_handler(_report)
+    _describe_run(commands.add("run", _run, "run one of them, or all", _RUN, _RUN_END))
+    report = commands.add("report", _report, "make one page of what they found", _REPORT, _REPORT_END)
     about = "write what is worth keeping under version control"
-    publish = commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END)
-    publish.set_handler(_publish)
+    publish = commands.add("publish", _publish, about, _PUBLISH, _PUBLISH_END)
     for each in (report, publish):
         # Not by choices: argparse holds an empty list, too, against them.
         about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
@@ -133,7 +132,6 @@ def parser() -> Arguments:
 
 
 def _describe_run(parser: Arguments) -> None:
-    parser.set_handler(_run)
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
     parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
@@ -174,6 +172,7 @@ def _describe_run(parser: Arguments) -> None:
         " it takes processor time from what is measured",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
+    parser.gather("measuring", _measuring)
 
 
 def _known(name: str) -> str:
@@ -197,13 +196,9 @@ def _scenarios(names: Iterable[str]) -> list[Experiment]:
 
 
 def _list(json: bool) -> None:
-    if json:
-        keys = ("paper", "claim", "expected")
-        about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
-        print(dumps(about, indent=2))
-        return
-    for name, scenario in SCENARIOS.items():
-        print(f"{name:18} {scenario.paper:20} {scenario.claim}")
+    keys = ("paper", "claim", "expected")
+    about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
+    show(about, (f"{name:18} {each['paper']:20} {each['claim']}" for name, each in about.items()), as_json=json)
 
 
 def _new(name: str) -> None:
@@ -218,6 +213,15 @@ def _new(name: str) -> None:
     print(path)
 
 
+def _measuring(testbed: str, results: Path, most_stolen: Share, tolerance: Share, pcap: bool) -> "Measuring":
+    from rich.console import Console
+
+    from experiments.study.run import Measuring
+
+    allowed = Allowed(most_stolen, tolerance)
+    return Measuring("experiment", testbed, results / "experiment", Console(stderr=True), allowed, pcap)
+
+
 def _run(
     name: str,
     changes: Sequence[str],
@@ -225,72 +229,58 @@ def _run(
     profile: Path | None,
     hosts: Path | None,
     repeat: int | None,
-    testbed: str,
     quick: bool,
-    results: Path,
-    most_stolen: Share,
-    tolerance: Share,
+    measuring: "Measuring",
     json: bool,
-    pcap: bool,
     dry_run: bool,
 ) -> int:
     """``name`` is an experiment's, its file's or "all", ``changes`` and ``sweeps`` are KEY=VALUE each."""
-    if pcap and hosts:
+    if measuring.pcap and hosts:
         raise Contradiction("--pcap and --hosts: accepted: one of them, nothing is captured on real machines")
     if profile and hosts:
         raise Contradiction("--profile and --hosts: accepted: one of them, real links are as they are")
     chosen = _scenarios(SCENARIOS if name == "all" else [name])
     ordered = partial(orders, changes=changes, quick=quick, repeat=repeat, sweeps=sweeps, over=profile)
-    perform = partial(_perform, testbed, results / "experiment", Allowed(most_stolen, tolerance), pcap, json)
     if hosts is not None:
-        return _run_on_hosts(hosts, chosen, changes, sweeps, ordered, perform, testbed, dry_run)
+        from experiments.hosts.settings import load_hosts
+        from experiments.study.hosts import able
+
+        settings = load_hosts(hosts)
+        return _run_on_hosts(settings, partial(ordered, able(chosen, changes, sweeps)), measuring, json, dry_run)
     wanted = ordered(chosen)
-    if pcap:
+    if measuring.pcap:
         need_captures(order.blueprint(point) for order in wanted for point in order.points)
     if dry_run:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
     need_settings(order.blueprint(point) for order in wanted for point in order.points)
-    with alone(testbed):
+    with alone(measuring.name):
         take_down_orphans()
-        return perform(wanted)
+        return _perform(measuring, json, wanted)
 
 
 def _run_on_hosts(
-    file: Path,
-    chosen: Sequence[Experiment],
-    changes: Sequence[str],
-    sweeps: Sequence[str],
-    ordered: Callable[..., list[Order]],
-    perform: Callable[[Sequence[Order]], int],
-    testbed: str,
-    dry_run: bool,
+    settings: "HostsSettings", ordered: Callable[..., list[Order]], measuring: "Measuring", json: bool, dry_run: bool
 ) -> int:
-    from experiments.hosts.settings import load_hosts
     from experiments.hosts.testbed import connect, plan, unmeasured
-    from experiments.study.hosts import able, place
+    from experiments.study.hosts import place
 
-    settings = load_hosts(file)
-    chosen = able(chosen, changes, sweeps)
     # Refused now, and not once machines are connected.
-    wanted = ordered(chosen, profile=unmeasured(settings), place=place(settings))
+    wanted = ordered(profile=unmeasured(settings), place=place(settings))
     if dry_run:
         _show_orders(wanted)
         print("\n".join(plan(settings)))
         return 0
-    with connect(settings, testbed) as hosts:
-        return perform(ordered(chosen, profile=hosts.measured(testbed), place=place(settings, hosts)))
+    name = measuring.name
+    with connect(settings, name) as hosts:
+        return _perform(measuring, json, ordered(profile=hosts.measured(name), place=place(settings, hosts)))
 
 
-def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json: bool, wanted: Sequence[Order]) -> int:
-    from rich.console import Console
-
-    from experiments.study.run import Measuring
+def _perform(measuring: "Measuring", as_json: bool, wanted: Sequence[Order]) -> int:
     from experiments.study.telling import exit_code
 
     measure_released()
-    measuring = Measuring("experiment", testbed, results, Console(stderr=True), allowed, pcap)
     verdicts: dict[str, Sequence[Verdict]] = {}
     try:
         for order, outcome in measuring.perform_all(wanted):

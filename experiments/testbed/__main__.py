@@ -17,7 +17,7 @@ from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
-from tributary.settings.cli import Arguments, program, run
+from tributary.settings.cli import Arguments, Subcommands, program, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
@@ -44,36 +44,23 @@ _APPLIANCE = ("squid", "converter", "throttler")
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="testbed", description=_DESCRIPTION, epilog=_EXAMPLES)
-    commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    up = commands.add_parser(
-        "up",
-        help="build a testbed, check its links, leave it standing",
-        description="Builds a testbed, checks its links, and leaves it standing.",
-    )
+    commands = Subcommands(made, _EXAMPLES)
+    about = "Builds a testbed, checks its links, and leaves it standing."
+    up = commands.add("up", _up, "build a testbed, check its links, leave it standing", about)
     add_profile_arguments(up)
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
-    up.set_handler(_up)
-    inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
+    inside = commands.add("exec", _exec, "run a command in a node", "Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
-    inside.set_handler(_exec)
-    status = commands.add_parser(
-        "status",
-        help="show the testbeds that stand",
-        description="Shows the testbeds that stand, and the processes on each of their nodes.",
-    )
+    about = "Shows the testbeds that stand, and the processes on each of their nodes."
+    status = commands.add("status", _status, "show the testbeds that stand", about)
     status.add_argument("--json", action="store_true", help="as JSON")
-    status.set_handler(_status)
-    down = commands.add_parser(
-        "down",
-        help="remove a testbed, and whatever a killed run has left behind",
-        description="Removes a testbed, and whatever a killed run has left behind.",
-    )
+    about = "a testbed, and whatever a killed run has left behind"
+    down = commands.add("down", _down, f"remove {about}", f"Removes {about}.")
     down.add_argument("--all", action="store_true", help="remove every testbed")
     down.add_argument("--dry-run", action="store_true", help="say what would be removed, and change nothing")
-    down.set_handler(_down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
     return made

@@ -40,11 +40,15 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Sequence[Order]:
     return orders([SCENARIOS[name] for name in NAMES], ())
 
 
+def measuring(results: Path) -> Measuring:
+    return Measuring("experiment", "none", results, Console(stderr=True), ALLOWED)
+
+
 def test_of_all_those_that_can_be_measured_are_shown_and_the_first_failure_is_the_exit_code(
     wanted: Sequence[Order], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with command_error(Exit.IN_USE, "not measured to the end: multipath, delays"):
-        study._perform("none", tmp_path, ALLOWED, False, True, wanted)
+        study._perform(measuring(tmp_path), True, wanted)
     told = capsys.readouterr()
     assert list(json.loads(told.out)) == ["legacy", "mtu"]
     assert told.err.splitlines() == ["multipath: link of multipath: [off] by 9%", "delays: link of delays: [off] by 9%"]
@@ -54,7 +58,7 @@ def test_a_single_one_says_why_and_nothing_else(
     wanted: Sequence[Order], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with command_error(Exit.IN_USE, "link of multipath"):
-        study._perform("none", tmp_path, ALLOWED, False, True, wanted[1:2])
+        study._perform(measuring(tmp_path), True, wanted[1:2])
     assert capsys.readouterr() == ("", "")
 
 
