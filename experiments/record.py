@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tributary.settings.hosts import joined
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -113,7 +115,7 @@ def read_sending(
     for now, subflows in lines:
         at = round(now - download.started, 3)
         for address, port, *known in subflows:
-            local = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            local = joined(address, port)
             if local in own and 0 <= at <= download.seconds:
                 name = names.setdefault(local, _name(path_of(address), names.values()))
                 found.setdefault(name, []).append((at, *known))

@@ -20,15 +20,17 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from time import time_ns
 
 from experiments.probes import capture
-from experiments.probes.nft_events import MOST, FourTuple, is_overrun, new_subflows, notifications
+from experiments.probes.nft_events import FourTuple, new_subflows, notifications
+from tributary.daemons.signals import caught
 from tributary.kernel import bpf
 from tributary.kernel.bpf import Instruction
+from tributary.kernel.netlink import Netlink
 
 _SNAP = 64
 _ADDRESSES, _PORTS = 14 + 12, 14 + 20  # in an Ethernet frame with an IPv4 header without options
@@ -58,7 +60,7 @@ def main(interface: str, port: int) -> None:
     """Record until SIGTERM, then tell."""
     _go_first()
     acks_alone = join_ack_filter(port)
-    with capture.opened(acks_alone, interface) as acks, notifications() as installs, _until_sigterm() as stop:
+    with capture.opened(acks_alone, interface) as acks, notifications() as installs, caught(signal.SIGTERM) as stop:
         print("ready", flush=True)
         frames, datagrams, overruns = _record(acks, installs, stop)
         lost = overruns + capture.lost(acks)
@@ -91,33 +93,22 @@ def _go_first() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, -20)
 
 
-@contextmanager
-def _until_sigterm() -> Iterator[socket.socket]:
-    """A socket that becomes readable with SIGTERM."""
-    reader, writer = socket.socketpair()
-    with reader, writer:
-        writer.setblocking(False)
-        signal.signal(signal.SIGTERM, lambda *_: None)
-        signal.set_wakeup_fd(writer.fileno())
-        yield reader
-
-
 def _record(
-    acks: socket.socket, installs: socket.socket, stop: socket.socket
+    acks: socket.socket, installs: Netlink, stop: socket.socket
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]], int]:
     """Frames with the kernel's times, datagrams with the times of their arrival, and how often some were lost."""
     frames: list[tuple[int, bytes]] = []
     datagrams: list[tuple[int, bytes]] = []
+    watched: list[Netlink | socket.socket] = [installs, acks, stop]
     overruns = 0
     while True:
-        ready = select.select((installs, acks, stop), (), ())[0]
+        ready = select.select(watched, (), ())[0]
         if installs in ready:
-            try:
-                datagrams.append((time_ns(), installs.recv(MOST)))
-            except OSError as error:
-                if not is_overrun(error):
-                    raise
-                overruns += 1
+            for datagram in installs.queued("notifications"):
+                if datagram is None:
+                    overruns += 1
+                else:
+                    datagrams.append((time_ns(), datagram))
         if acks in ready:
             frames.append(capture.receive(acks)[:2])
         if ready == [stop]:

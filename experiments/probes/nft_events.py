@@ -3,43 +3,29 @@
 Messages are those of linux/netfilter/nfnetlink.h and nf_tables.h; elements of a transaction are told after it.
 """
 
-import errno
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
 
-from tributary.kernel.netlink import Malformed, attributes, messages
+from tributary.kernel.netlink import Malformed, Netlink, attributes, messages
 
-_NETLINK_NETFILTER, _SOL_NETLINK, _ADD_MEMBERSHIP = 12, 270, 1
-_GROUP_NFTABLES = 7  # NFNLGRP_NFTABLES
+_NETLINK_NETFILTER, _GROUP_NFTABLES = 12, 7  # NFNLGRP_NFTABLES
 _NEW_ELEMENTS = 10 << 8 | 12  # NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWSETELEM
 _INET = 1  # NFPROTO_INET
 _LIST_TABLE, _LIST_ELEMENTS, _LIST_ELEMENT, _ELEMENT_KEY, _DATA_VALUE = 1, 3, 1, 1, 1
 _GENERIC = 4  # struct nfgenmsg
 _TABLE = b"throttler\0"
 _KEY_LENGTHS = {16: 4, 40: 16}  # of a 4-tuple with each part padded to four bytes, and of an address in it
-_SO_RCVBUFFORCE = 33
-
-MOST = 1 << 16
-"""Bytes that one datagram can have."""
 
 FourTuple = tuple[str, int, str, int]
 """Source, its port, destination, its port, as in the map's key."""
 
 
-def notifications() -> socket.socket:
+def notifications() -> Netlink:
     """A socket that gets the notifications of this network namespace, with room for 64 MB of them."""
-    listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
-    listener.bind((0, 0))
-    listener.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_NFTABLES)
+    listener = Netlink(_NETLINK_NETFILTER)
+    listener.listen(_GROUP_NFTABLES, 64 << 20)
     return listener
-
-
-def is_overrun(error: OSError) -> bool:
-    """Whether notifications were lost since the last read (netlink(7), ENOBUFS)."""
-    return error.errno == errno.ENOBUFS
 
 
 def new_subflows(datagram: bytes) -> Iterator[FourTuple]:

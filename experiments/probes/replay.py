@@ -12,6 +12,7 @@ It ends early, with as many as there are, when no element has come for a while.
 """
 
 import json
+import select
 import socket
 import sys
 import time
@@ -20,8 +21,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from experiments.probes.handshake_frames import Ends, Subflow, subflows
-from experiments.probes.nft_events import MOST, is_overrun, new_subflows, notifications
+from experiments.probes.nft_events import new_subflows, notifications
 from experiments.testbed.node import Node
+from tributary.kernel.netlink import Netlink
 
 _WINDOW = 500
 """Subflows, of three frames each, that the throttler need not have held yet: its sockets queue some thousands."""
@@ -56,7 +58,7 @@ def _mac(wire: socket.socket) -> bytes:
 
 
 def _play(
-    played: Sequence[Subflow], client: socket.socket, gateway: socket.socket, installs: socket.socket
+    played: Sequence[Subflow], client: socket.socket, gateway: socket.socket, installs: Netlink
 ) -> tuple[int, float]:
     """How many subflows got an element, and after how many seconds the last one did."""
     start = time.monotonic()
@@ -75,25 +77,21 @@ def _play(
 class _Arrivals:
     """Counts new elements; ``last`` is the monotonic time at which the last of them was told."""
 
-    def __init__(self, installs: socket.socket) -> None:
+    def __init__(self, installs: Netlink) -> None:
         self._installs = installs
-        self._installs.settimeout(_STALLED)
         self.count = 0
         self.last = time.monotonic()
 
     def wait_for(self, count: int) -> bool:
         """Wait until ``count`` elements have come; returns False if none has come for _STALLED seconds."""
         while self.count < count:
-            try:
-                found = sum(1 for _ in new_subflows(self._installs.recv(MOST)))
-            except TimeoutError:
+            if not select.select([self._installs], [], [], _STALLED)[0]:
                 return False
-            except OSError as error:
-                if is_overrun(error):
+            for datagram in self._installs.queued("notifications"):
+                if datagram is None:
                     sys.exit("notifications were lost: the count would be wrong")
-                raise
-            if found:
-                self.count, self.last = self.count + found, time.monotonic()
+                if found := sum(1 for _ in new_subflows(datagram)):
+                    self.count, self.last = self.count + found, time.monotonic()
         return True
 
 

@@ -14,27 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 READY = "ready"
 _START_SECONDS = 60.0
 """What a process may take to come up; where a processor is emulated, Python alone takes a third of that."""
+_A_DAY = 86_400.0
+"""In seconds: measurements say themselves how long they take."""
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(command: Sequence[str], given: str | None = None) -> str:
-    """Run ``command``, ``given`` what it reads, and return what it printed; raises CommandError (exit 71) with what it
-    complained about.
+    """Run ``command``, ``given`` what it reads, and return what it printed; raises CommandError as process.output()
+    does.
     """
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    except (FileNotFoundError, PermissionError) as error:
-        raise CommandError(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
-    if done.returncode != 0:
-        complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {complaint}")
-    return done.stdout
+    return process.output(command, given, _A_DAY)
 
 
 def wait_until(
