@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.folder import Record
 from experiments.study.readings import Decision, Readings, Verdict
+from tributary.settings.templates import rendered
 
 _NOT_MEASURED = "not published yet"
 _OUTCOMES = {
@@ -25,10 +24,7 @@ _PLACE = re.compile(r"{([^}]*)}")
 
 def table(records: Mapping[str, Record]) -> str:
     """The page, from the ``records`` of what is published, by the experiments' names."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("papers.md.j2").render(row=_Rows(records)) + "\n"
+    return rendered(Path(__file__).with_name("papers.md.j2"), row=_Rows(records))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import jinja2
-
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
@@ -18,6 +16,7 @@ from experiments.study.readings import STOLEN, Readings
 from experiments.study.tables import links, numbers
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
+from tributary.settings.templates import rendered_html
 
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 
@@ -28,16 +27,9 @@ def report(scenarios: Sequence[Experiment], records: Mapping[str, Record], made:
 
     Raises CommandError with exit 64 if a plot is missing and the links that it shows are not described as they are now.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     sections = {each.name: _section(each, records[each.name]) for each in scenarios if each.name in records}
-    return environment.get_template("report.html.j2").render(
+    return rendered_html(
+        Path(__file__).with_name("report.html.j2"),
         scenarios=scenarios,
         sections=sections,
         decisions=sum((section["decisions"] for section in sections.values()), Counter()),
