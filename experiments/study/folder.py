@@ -3,15 +3,14 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.results import partial_folder, write_json
+from experiments.results import locked, partial_folder, write_json
 from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, file_name
-from tributary.daemons.directories import lock_file
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError, Exit
 
@@ -107,16 +106,10 @@ class Folder:
         return self.path / "readings" / f"{file_name(point, repetition)}.json"
 
 
-@contextmanager
-def _locked(partial: Path) -> Iterator[None]:
+def _locked(partial: Path) -> AbstractContextManager[None]:
     """The lock is beside the folder, which has another name once it is whole."""
-    with ExitStack() as lock:
-        try:
-            lock.enter_context(lock_file(partial.with_name(f"{partial.name}.lock")))
-        except BlockingIOError as error:
-            message = f"{partial}: another command goes on with this run: accepted: other options, or other --results"
-            raise CommandError(Exit.IN_USE, message) from error
-        yield
+    message = f"{partial}: another command goes on with this run: accepted: other options, or other --results"
+    return locked(partial.with_name(f"{partial.name}.lock"), message)
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.results import locked
 from experiments.testbed import native
 from experiments.testbed.links import PROBE, connect, emulation, set_mtu
 from experiments.testbed.network import lay
@@ -109,12 +110,8 @@ def alone(name: str) -> Iterator[None]:
     Raises CommandError: exit 75 if they are another command's.
     """
     check_name(name)
-    with ExitStack() as lock:
-        try:
-            lock.enter_context(directories.lock_file(_RUN / f"tributary-run-{name}.lock"))
-        except BlockingIOError as error:
-            message = f"another command measures on testbeds {name!r}: accepted: another name, or when that has ended"
-            raise CommandError(Exit.IN_USE, message) from error
+    message = f"another command measures on testbeds {name!r}: accepted: another name, or when that has ended"
+    with locked(_RUN / f"tributary-run-{name}.lock", message):
         yield
 
 
