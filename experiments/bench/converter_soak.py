@@ -31,6 +31,8 @@ from tributary.settings.errors import CommandError, Exit
 _PEER = f"{SERVER}:8090"
 _CONNECTIONS = 200
 _WARM_UP = 5
+_SEEN, _CHECKED = ("half_closes", "resets", "resets_unheard", "rests", "reaped"), "checked_bytes"
+"""What both ends tell of, beside what is _WRONG."""
 _WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "outlived", "without_plan", "resets_as_ends")
 
 
@@ -72,19 +74,15 @@ class ConverterSoak(Experiment):
                 requests = self._answered(asking)
             time.sleep(2)  # what the last ones left comes to its end
             after = _taken(pid)
-        client, origin = told["client"], told["origin"]
-        wrong = sum(side[what] for side in (client, origin) for what in _WRONG)
+        both = {what: sum(told[side][what] for side in ("client", "origin")) for what in (*_SEEN, *_WRONG, _CHECKED)}
+        wrong = sum(both[what] for what in _WRONG)
         if wrong:
             raise CommandError(Exit.WRONG_RESULT, f"the soak found what is wrong: {json.dumps(told)}")
         values = {
-            "connections": client["connections"],
-            "checked_gb": (client["checked_bytes"] + origin["checked_bytes"]) / 1e9,
-            "half_closes": client["half_closes"] + origin["half_closes"],
-            "resets": client["resets"] + origin["resets"],
-            "resets_unheard": client["resets_unheard"] + origin["resets_unheard"],
+            "connections": told["client"]["connections"],
+            "checked_gb": both[_CHECKED] / 1e9,
+            **{what: both[what] for what in _SEEN},
             "wrong": wrong,
-            "rests": client["rests"] + origin["rests"],
-            "reaped": client["reaped"] + origin["reaped"],
             "requests": requests,
             "leaked_kb": (after[0] - before[0]) / 1e3,
             "leaked_descriptors": after[1] - before[1],

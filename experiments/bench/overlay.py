@@ -39,10 +39,10 @@ class Overlay(Experiment):
         return [
             *metrics_of(readings, (*_MEASURED, _CHAINS)),
             *(
-                ratio(f"pairs_{nodes}_vs_floyd_warshall", readings.repeated(theirs), readings.repeated(ours))
-                for nodes, ours, theirs in (
-                    ("115", "pairs_115_ms", "floyd_warshall_115_ms"),
-                    ("315", "pairs_315_s", "floyd_warshall_315_s"),
+                ratio(
+                    f"pairs_{nodes}_vs_floyd_warshall",
+                    *(readings.repeated(f"{who}_{nodes}_{unit}") for who in ("floyd_warshall", "pairs")),
                 )
+                for nodes, unit in (("115", "ms"), ("315", "s"))
             ),
         ]
