@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from experiments.scenarios.downloads import LEGACY, DownloadExperiment, draw_panels, legacy_points
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.metrics import Metric, ratio
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed.topology import Topology
 
 _HALF = ("wired.rate=50mbit", "wireless.rate=10mbit", "wireless.queue=50")
@@ -45,10 +45,7 @@ class Multipath(DownloadExperiment):
     real_links = True
 
     def points(self, topology: Topology) -> list[Point]:
-        first = topology.links[0].name
-        through: list[Point] = [
-            {"by": name, "link": first, "family": family} for family in topology.families for name in CONVERTERS
-        ]
+        through = every(by=CONVERTERS, link=[topology.links[0].name], family=topology.families)
         return legacy_points(topology) + through
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:

@@ -27,6 +27,7 @@ from experiments.study.readings import Point, Reading, Readings, Verdict, at_mos
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
+from tributary.daemons.text import plural
 
 _BY = "native"
 _SUBFLOWS = ("1", "2")
@@ -85,14 +86,11 @@ class SharedBottleneck(Experiment):
             yield within("it has what two connections have beside one", both, low, high, "% of both")
 
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
-        first = {number: next(iter(readings.at(subflows=number))) for number in _SUBFLOWS}
-        shares = {number: f"{reading.values['share_percent']:.0f} % for MPTCP" for number, reading in first.items()}
-        titled = {f"{number} subflow{'s' * (number != '1')}: {shares[number]}": each for number, each in first.items()}
-        names = {"session": "MPTCP", LEGACY: "legacy TCP"}
-        shown = {
-            title: replace(each, series={names.get(name, name): rates for name, rates in each.series.items()})
-            for title, each in titled.items()
-        }
+        names, shown = {"session": "MPTCP", LEGACY: "legacy TCP"}, {}
+        for number in _SUBFLOWS:
+            first = next(iter(readings.at(subflows=number)))
+            title = f"{plural(int(number), 'subflow')}: {first.values['share_percent']:.0f} % for MPTCP"
+            shown[title] = replace(first, series={names.get(name, name): each for name, each in first.series.items()})
         paths(figure, colours_of(names.values()), shown)
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,9 +98,9 @@ class Folder:
 
     def write_tables(self, experiment: str, readings: Readings) -> None:
         """values.csv, series.csv and sending.csv: the same as the readings' files, tidy."""
-        _write_table(self.path / "values.csv", tidy.values(experiment, readings))
-        _write_table(self.path / "series.csv", tidy.series(experiment, readings))
-        _write_table(self.path / "sending.csv", tidy.sending(experiment, readings))
+        for name in tidy.TABLES:
+            with (self.path / f"{name}.csv").open("w", newline="") as file:
+                csv.writer(file).writerows(tidy.table(name, experiment, readings))
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{file_name(point, repetition)}.json"
@@ -110,11 +110,6 @@ def _locked(partial: Path) -> AbstractContextManager[None]:
     """The lock is beside the folder, which has another name once it is whole."""
     message = f"{partial}: another command goes on with this run: accepted: other options, or other --results"
     return locked(partial.with_name(f"{partial.name}.lock"), message)
-
-
-def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
 
 
 def _read(path: Path) -> Any:

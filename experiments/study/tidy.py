@@ -1,7 +1,7 @@
 """All numbers of a run as tidy tables: one value a row, its circumstances in columns of their own. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from experiments.study.readings import Reading, Readings
 
@@ -48,36 +48,31 @@ def quantity(name: str) -> tuple[str, str]:
     return f"{found['what']}{size}", _UNITS[found["unit"]]
 
 
-def values(experiment: str, readings: Readings) -> Rows:
-    """The header, then a row for each value: experiment, the point's columns, repetition, quantity, unit, value."""
-
-    def of_reading(reading: Reading) -> Rows:
-        return ([*quantity(name), number] for name, number in reading.values.items())
-
-    return _table(experiment, readings, ["quantity", "unit", "value"], of_reading)
+def _values(reading: Reading) -> Rows:
+    return ([*quantity(name), number] for name, number in reading.values.items())
 
 
-def series(experiment: str, readings: Readings) -> Rows:
-    """The same for what went over each path: seconds since the beginning, and Mbit/s until then."""
-
-    def of_reading(reading: Reading) -> Rows:
-        return ([path, f"{at:.3f}", f"{rate:.3f}"] for path, rates in reading.series.items() for at, rate in rates)
-
-    return _table(experiment, readings, ["path", "seconds", "mbps"], of_reading)
+def _series(reading: Reading) -> Rows:
+    """What went over each path: seconds since the beginning, and Mbit/s until then."""
+    return ([path, f"{at:.3f}", f"{rate:.3f}"] for path, rates in reading.series.items() for at, rate in rates)
 
 
-def sending(experiment: str, readings: Readings) -> Rows:
-    """The same for what each MPTCP subflow's sender knew: congestion window, round-trip time, what it sent again."""
-
-    def of_reading(reading: Reading) -> Rows:
-        return ([name, *known] for name, each in reading.sending.items() for known in each)
-
-    columns = ["subflow", "seconds", "window_segments", "rtt_ms", "segments_sent_again"]
-    return _table(experiment, readings, columns, of_reading)
+def _sending(reading: Reading) -> Rows:
+    """What each MPTCP subflow's sender knew: congestion window, round-trip time, what it sent again."""
+    return ([name, *known] for name, each in reading.sending.items() for known in each)
 
 
-def _table(experiment: str, readings: Readings, columns: Sequence[str], cells: Callable[[Reading], Rows]) -> Rows:
-    """The header, and each reading's rows, ``cells``, behind what tells the reading: its point has a column an axis."""
+TABLES: Mapping[str, tuple[Sequence[str], Callable[[Reading], Rows]]] = {
+    "values": (("quantity", "unit", "value"), _values),
+    "series": (("path", "seconds", "mbps"), _series),
+    "sending": (("subflow", "seconds", "window_segments", "rtt_ms", "segments_sent_again"), _sending),
+}
+"""Of each its columns, and the cells of a reading's rows in them."""
+
+
+def table(name: str, experiment: str, readings: Readings) -> Rows:
+    """The header, then the rows of each reading, behind what tells the reading: its point has a column an axis."""
+    columns, cells = TABLES[name]
     axes = list(dict.fromkeys(axis for reading in readings for axis in reading.point))
     yield ["experiment", *axes, "repetition", *columns]
     for reading in readings:

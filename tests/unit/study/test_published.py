@@ -139,6 +139,6 @@ def test_no_kept_value_has_its_unit_in_its_name_alone() -> None:
 
 def test_every_kept_value_is_a_row() -> None:
     for name in KEPT:
-        header, *rows = tidy.values(name, kept(name).readings)
+        header, *rows = tidy.table("values", name, kept(name).readings)
         assert len(rows) == sum(len(reading.values) for reading in kept(name).readings)
         assert {len(row) for row in rows} == {len(header)}
