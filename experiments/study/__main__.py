@@ -21,6 +21,7 @@ from experiments.study.readings import Verdict, name_of
 from experiments.testbed import preflight
 from experiments.testbed.build import alone, take_down_orphans
 from experiments.testbed.native import measure_released
+from experiments.testbed.profile import add_repeated
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, program, run, show
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Share
@@ -135,22 +136,10 @@ def _describe_run(parser: Arguments) -> None:
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
     parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated",
-    )
-    parser.add_argument(
-        "--sweep",
-        dest="sweeps",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE,...",
-        help="measure everything at each of these values, such as congestion=cubic,reno; may be repeated: see below",
-    )
+    about = "change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated"
+    add_repeated(parser, "--set", "changes", "KEY=VALUE", about)
+    about = "measure everything at each of these values, such as congestion=cubic,reno; may be repeated: see below"
+    add_repeated(parser, "--sweep", "sweeps", "KEY=VALUE,...", about)
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="other access links than the experiment's (experiments/profiles/)"
     )

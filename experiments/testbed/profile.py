@@ -25,15 +25,14 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", type=Path, default=DEFAULT, metavar="FILE", help=f"the access links (default: {DEFAULT.name})"
     )
-    parser.add_argument(
-        "--set",
-        dest="changes",
-        action="append",
-        default=[],
-        metavar="LINK.KEY=VALUE",
-        help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated;"
-        " a rate takes the place of a trace, and a trace that of a rate",
-    )
+    about = "change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated;"
+    about += " a rate takes the place of a trace, and a trace that of a rate"
+    add_repeated(parser, "--set", "changes", "LINK.KEY=VALUE", about)
+
+
+def add_repeated(parser: argparse.ArgumentParser, option: str, name: str, metavar: str, about: str) -> None:
+    """Give ``parser`` an option that may be repeated: who takes ``name`` gets all of its values."""
+    parser.add_argument(option, dest=name, action="append", default=[], metavar=metavar, help=about)
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
