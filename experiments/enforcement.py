@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import python
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -31,8 +30,7 @@ def watched(testbed: Testbed, *, installed: bool = False) -> Iterator[Callable[[
     (exit 1) if no packet was ever held.
     """
     links = [link.name for link in testbed.topology.links]
-    command = python("experiments.probes.enforcement", *["--installed"] * installed, *links)
-    with testbed.gateway.start("enforcement", command).wait_until_ready() as probe:
+    with testbed.gateway.probe("enforcement", *["--installed"] * installed, *links) as probe:
         yield lambda: _read(probe.output())
 
 

@@ -47,7 +47,7 @@ def fetch(
 @contextmanager
 def _senders(testbed: Testbed, name: str) -> Iterator[Callable[[], list[Any]]]:
     """The function given ends looking at what the gateway sends by, and says what was seen since the block began."""
-    with testbed.gateway.start(f"senders-{name}", python("experiments.probes.senders")).wait_until_ready() as probe:
+    with testbed.gateway.probe("senders", name=f"senders-{name}") as probe:
 
         def seen() -> list[Any]:
             probe.stop()

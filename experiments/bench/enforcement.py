@@ -110,11 +110,7 @@ class Enforcement(Experiment):
         _make_room(testbed)
         with pair.joining(testbed, self.by_session), ExitStack() as stack:
             stack.enter_context(pair.throttling(testbed, RULES, source))
-            watching = stack.enter_context(
-                testbed.gateway.start(
-                    "installs", python("experiments.probes.installs", PATHS[1], str(_PORT))
-                ).wait_until_ready()
-            )
+            watching = stack.enter_context(testbed.gateway.probe("installs", PATHS[1], str(_PORT)))
             stack.enter_context(start_origin(testbed.gateway, f"{pair.LISTENER}:{_PORT}", "--mptcp"))
             load = (str(pair.LISTENER), str(_PORT), str(self.joins / self.by_session), str(self.seconds))
             failed = testbed.client.told(*python("experiments.probes.join_load", *load))["failed"]

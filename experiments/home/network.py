@@ -18,7 +18,7 @@ from typing import Self
 from experiments.testbed.build import allow_subflows
 from experiments.testbed.links import connect
 from experiments.testbed.network import standing_nodes
-from experiments.testbed.node import Node, python
+from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import Reading, check_link
 from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Link, Topology
@@ -152,6 +152,5 @@ def serving(server: Node) -> Iterator[None]:
     with ExitStack() as stack:
         for port in PORTS:
             stack.enter_context(start_origin(server, f"{SERVER}:{port}"))
-        answer = python("experiments.probes.call", "answer", SERVER, str(CALL_PORT))
-        stack.enter_context(server.start("mirror", answer).wait_until_ready())
+        stack.enter_context(server.probe("call", "answer", SERVER, str(CALL_PORT), name="mirror"))
         yield

@@ -13,7 +13,7 @@ from experiments.home.gateway import HTTP_PORT
 from experiments.home.household import Household
 from experiments.home.network import CALL_PORT, PORTS, SERVER
 from experiments.testbed import native
-from experiments.testbed.node import Node, Process, python
+from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import Link
 from experiments.testbed.usage import Clocks, bytes_passed, machine_seconds
 from tributary.settings.errors import CommandError, Exit
@@ -103,9 +103,7 @@ def alone(home: Household, seconds: float) -> dict[str, float]:
 @contextmanager
 def calling(device: Node) -> Iterator[Callable[[], Call]]:
     """A call of the device, which has begun; the function given ends it, and says how it was."""
-    with device.start(
-        "call", python("experiments.probes.call", "ask", SERVER, str(CALL_PORT))
-    ).wait_until_ready() as process:
+    with device.probe("call", "ask", SERVER, str(CALL_PORT)) as process:
 
         def end() -> Call:
             process.stop()

@@ -22,7 +22,7 @@ from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import Node, python
+from experiments.testbed.node import Node
 from experiments.testbed.server import start_origin
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -119,9 +119,7 @@ def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Calla
 
     It raises CommandError (exit 1) if packets were lost to the probe.
     """
-    with gateway.start(
-        "conversion", python("experiments.probes.conversion", client_side, server_side)
-    ).wait_until_ready() as probe:
+    with gateway.probe("conversion", client_side, server_side) as probe:
 
         def seen() -> Delays:
             probe.stop(30)

@@ -37,7 +37,6 @@ from experiments.testbed.topology import LinkSettings, Profile
 from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Size
 
-_PROBE = "experiments.probes.integrity"
 _PORT, _PAIRS = 9000, 6
 """So many connections at a time, as the fault is a matter of what the processors do meanwhile."""
 _RATE, _QUEUE = PositiveRate(10**9), 10_000  # packets: room for all that is on its way at once
@@ -103,11 +102,11 @@ class Integrity(Experiment):
         client, gateway = built.testbed.client, built.testbed.gateway
         where = (built.listener, str(_PORT), str(_PAIRS), str(self.size.amount))
         with (
-            gateway.start("integrity", python(_PROBE, "serve", *where)).wait_until_ready(),
+            gateway.probe("integrity", "serve", *where),
             counted(client) as at_client,
             counted(gateway) as at_gateway,
         ):
-            told = client.told(*python(_PROBE, "send", *where, str(self.transfers)))
+            told = client.told(*python("experiments.probes.integrity", "send", *where, str(self.transfers)))
             counts = _counts(at_client(), at_gateway())
         return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)})
 

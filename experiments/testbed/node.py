@@ -246,6 +246,10 @@ class Node:
         log = self.directory / f"{name}.log"
         return Process(self._popen(arguments, log, subprocess.DEVNULL), log)
 
+    def probe(self, module: str, *arguments: str, name: str = "") -> Process:
+        """Start a program of experiments/probes, and wait until it is ready; its log is called like it, or ``name``."""
+        return self.start(name or module, python(f"experiments.probes.{module}", *arguments)).wait_until_ready()
+
     def _popen(self, arguments: Sequence[str], log: Path, stdin: int) -> subprocess.Popen[bytes]:
         with log.open("wb") as output:
             return subprocess.Popen(

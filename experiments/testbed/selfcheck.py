@@ -213,9 +213,8 @@ class _Flood:
 
     def _send(self, received: list[str], bits_per_second: float, seconds: float) -> dict[str, Any]:
         """Flood for so long; returns what the receiver, told by its name and its own numbers, printed last."""
-        probe, at = "experiments.probes.flood", (self.address, str(_FLOOD_PORT))
-        receive = python(probe, received[0], *at, *received[1:])
-        with self.sink.start(self.name, receive).wait_until_ready() as receiver:
-            self.source.run(*python(probe, "send", *at, str(bits_per_second), str(seconds)))
+        at = (self.address, str(_FLOOD_PORT))
+        with self.sink.probe("flood", received[0], *at, *received[1:], name=self.name) as receiver:
+            self.source.run(*python("experiments.probes.flood", "send", *at, str(bits_per_second), str(seconds)))
             receiver.popen.wait(timeout=30 + seconds)
             return receiver.report()
