@@ -5,7 +5,6 @@ source of the throttler in turn. One at a time: from the third ACK to the first 
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import groupby
 from statistics import median, quantiles
 from time import sleep
@@ -108,10 +107,12 @@ class Enforcement(Experiment):
     def _under_load(self, testbed: Testbed, source: str) -> list[tuple[float, float | None]]:
         """What experiments.probes.installs tells of the joins."""
         _make_room(testbed)
-        with pair.joining(testbed, self.by_session), ExitStack() as stack:
-            stack.enter_context(pair.throttling(testbed, RULES, source))
-            watching = stack.enter_context(testbed.gateway.probe("installs", PATHS[1], str(_PORT)))
-            stack.enter_context(start_origin(testbed.gateway, f"{pair.LISTENER}:{_PORT}", "--mptcp"))
+        with (
+            pair.joining(testbed, self.by_session),
+            pair.throttling(testbed, RULES, source),
+            testbed.gateway.probe("installs", PATHS[1], str(_PORT)) as watching,
+            start_origin(testbed.gateway, f"{pair.LISTENER}:{_PORT}", "--mptcp"),
+        ):
             load = (str(pair.LISTENER), str(_PORT), str(self.joins / self.by_session), str(self.seconds))
             failed = testbed.client.told(*python("experiments.probes.join_load", *load))["failed"]
             sleep(_GRACE)

@@ -5,7 +5,6 @@ cables add nothing to speak of. A long queue's delay is what applications and MP
 """
 
 import time
-from contextlib import ExitStack
 from statistics import median
 
 from experiments.bench import pair
@@ -47,9 +46,8 @@ class QueueingDelay(Experiment):
 
 def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
     """Milliseconds, four times a second."""
-    with ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, rule(_RATE, "download")))
-        stack.enter_context(flow(testbed, HELD_PORT, "download", seconds + 30, *HELD))
+    held = flow(testbed, HELD_PORT, "download", seconds + 30, *HELD)
+    with pair.throttling(testbed, rule(_RATE, "download")), held:
         time.sleep(_SETTLE)
         if plain:
             lengthen_held_queue(testbed)
