@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 from time import time
 from typing import Any
@@ -20,9 +20,9 @@ from command.lists import Listing
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands, whole_number
 from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.hosts import Address
 from tributary.settings.privacy import network_of
 
-Address = IPv4Address | IPv6Address
 _BY = ("day", "client", "router", "path")
 _USUAL, _USUAL_METRICS = ("day", "client", "path"), ("router", "path")
 """What accounts are by unless ``--by`` says otherwise; as metrics."""

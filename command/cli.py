@@ -1,10 +1,9 @@
 """The command line of ``tributary``."""
 
-import ipaddress
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
+from ipaddress import ip_network
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,14 @@ from command import accounts, box, console, console_url, link, lists, mapping, m
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from tributary.api.documents import HtbClass, Link, Session, Subflow
-from tributary.settings.cli import Arguments, Contradiction, Subcommands
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, parsed_by
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import drop_ins
+from tributary.settings.hosts import Network
 from tributary.settings.units import PositiveRate
 
 if TYPE_CHECKING:
     from command import remote
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FOLDER = Path("/etc/tributary")
 _QUICK = frozenset(
@@ -144,7 +142,8 @@ def parser(*, quick: bool = False) -> Arguments:
     devices = command("devices", _devices, "the LAN's devices, and what they use", _DEVICES)
     sessions = command("sessions", _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
-    sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
+    clients = parsed_by(ip_network, "an address, or a network without host bits")
+    sessions.add_argument("--client", type=clients, metavar="NETWORK", help="only those of these clients")
     sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
     rules = command("rules", _rules, "the throttler's rules", _RULES)
@@ -183,13 +182,6 @@ def parser(*, quick: bool = False) -> Arguments:
     for each in (status, limit, explain, changes, version):
         each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     return made
-
-
-def _network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r}: accepted: an address, or a network without host bits") from error
 
 
 def _rate(text: str) -> PositiveRate | None:

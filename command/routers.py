@@ -1,7 +1,6 @@
 """The home routers of a gateway: ``tributary routers | enrol | rotate | revoke | forward``."""
 
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from gateway.cli import open_gateway, print_notes, with_places
 from gateway.registry import Contents, free_number, name_of
 from gateway.tunnels import Gateway
 from tributary.api.documents import Router
-from tributary.settings.cli import Subcommands, need_root
+from tributary.settings.cli import Subcommands, need_root, parsed_by
 from tributary.settings.ports import SERVICE, Ports
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import text
@@ -66,16 +65,10 @@ def add(commands: Subcommands) -> None:
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     for each in (enrol, rotate):
         each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
-    forward.add_argument("ports", nargs="+", type=_ports, metavar="PORTS", help="such as tcp/443 or udp/27015-27020")
+    ports = parsed_by(Ports.parse, SERVICE)
+    forward.add_argument("ports", nargs="+", type=ports, metavar="PORTS", help="such as tcp/443 or udp/27015-27020")
     forward.add_argument("--remove", action="store_true", help="forward them no longer")
     rotate.add_argument("--now", action="store_true", help="remove the old keys at once")
-
-
-def _ports(text: str) -> Ports:
-    try:
-        return Ports.parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r}: accepted: {SERVICE}") from error
 
 
 def _list(listing: Listing, settings: Path, state_directory: Path | None) -> None:

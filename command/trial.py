@@ -11,6 +11,7 @@ from tributary.daemons.control import Control
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.cli import Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.files import text_of
 
 _TRY = """\
 Lets the running throttler or router work by FILE for a time. Enter keeps it: it is copied to where the program's own
@@ -48,11 +49,7 @@ def _try(file: Path, span: Interval, program: str | None, dry_run: bool) -> int:
     if name not in _PROGRAMS:
         raise Contradiction(f"--program: accepted: {' or '.join(_PROGRAMS)}, since {file.name} says neither")
     control, key = _PROGRAMS[name]
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(Exit.NO_INPUT, f"{file}: cannot be read: {error}") from error
-    own = Path(control.ask("status")[key])
+    text, own = text_of(file), Path(control.ask("status")[key])
     if own.exists() and file.samefile(own):
         raise CommandError(Exit.USAGE, f"{own}: accepted: another file, since the program goes back to this one")
     if dry_run:

@@ -1,6 +1,5 @@
 """The command scripts/overlay: the best chains of converters, from a graph of delays or from the control plane."""
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +12,9 @@ from overlay import access, control, explanation, programs
 from overlay.programs import CALCULATOR, ask
 from overlay.reader import cli, etcd
 from tributary.settings import metrics_argument
-from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, parsed_by, run, whole_number
 from tributary.settings.errors import Exit, refused
-from tributary.settings.hosts import Target
+from tributary.settings.hosts import Address, Target
 from tributary.settings.units import Size
 
 _MAX_ROUNDS = 60
@@ -125,7 +124,8 @@ def parser() -> Arguments:
     status = commands.add("status", _status, "the state of the control plane", _STATUS)
     explain = commands.add("explain", _explain, "the path from an ingress to a server", _EXPLAIN, model)
     explain.add_argument("ingress", metavar="INGRESS", help="the ingress")
-    explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
+    address = parsed_by(ip_address, "an IP address, such as 192.0.2.1")
+    explain.add_argument("server", type=address, metavar="SERVER", help="the server's IP address")
     about = "the server's port, 1 to 65535 (default: the ingress's line for all ports)"
     explain.add_argument("--port", type=whole_number(1, 65535), metavar="PORT", help=about)
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
@@ -137,13 +137,6 @@ def parser() -> Arguments:
     for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
-
-
-def _address(text: str) -> str:
-    try:
-        return str(ip_address(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: accepted: an IP address, such as 192.0.2.1") from error
 
 
 def _many_rounds(text: str) -> tuple[int, ...]:
@@ -181,7 +174,7 @@ def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool
 
 
 def _status(reached: Sequence[str], json: bool) -> None:
-    _print(control.ask("status", reached), json, control.text)
+    _print(ask(control.PROGRAM, ["status", *reached]), json, control.text)
 
 
 def _serve(reached: Sequence[str], metrics: Target | None) -> None:
@@ -189,11 +182,11 @@ def _serve(reached: Sequence[str], metrics: Target | None) -> None:
 
 
 def _explain(
-    ingress: str, server: str, port: int | None, size: Size | None, reached: Sequence[str], json: bool
+    ingress: str, server: Address, port: int | None, size: Size | None, reached: Sequence[str], json: bool
 ) -> None:
     given = {"port": port, "bytes": None if size is None else size.amount}
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    answer = control.ask("explain", [*reached, *options, "--", ingress, server])
+    answer = ask(control.PROGRAM, ["explain", *reached, *options, "--", ingress, str(server)])
     _print(answer, json, explanation.text)
 
 

@@ -6,7 +6,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from overlay import control
+from overlay import control, programs
 from overlay.purposes import (
     ADMINISTRATOR,
     HANDOFF_FRONT,
@@ -20,7 +20,8 @@ from overlay.purposes import (
     member,
 )
 from overlay.reader import etcd
-from tributary.settings.cli import Arguments, Subcommands
+from tributary.settings.cli import Arguments, Subcommands, parsed_by
+from tributary.settings.values import require
 
 _ENROL = """\
 Makes a certificate signed by the overlay's own authority, and prints its folder (ca.pem, node.pem, node.key): copy it
@@ -49,7 +50,8 @@ def add(commands: Subcommands) -> None:
     _add_authority(enrolment, "the authority, made by the first call")
     _add_purposes(enrolment)
     about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
-    enrolment.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
+    days = parsed_by(_days, "0.00001 to 3650")
+    enrolment.add_argument("--days", type=days, default=365.0, metavar="DAYS", help=about)
     about = "give a node, a controller or a reader its permissions in etcd"
     authorize = commands.add("authorize", _authorize, about, _AUTHORIZE)
     roles = ("node", "controller", "reader")
@@ -101,12 +103,8 @@ def _purpose(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]
 
 
 def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not 0.00001 <= days <= 3650:
-        raise argparse.ArgumentTypeError(f"{text}: accepted: 0.00001 to 3650")
+    days = float(text)
+    require(0.00001 <= days <= 3650)
     return days
 
 
@@ -127,11 +125,11 @@ def _enrol(name: str, authority: Path, purpose: Purpose, days: float, json: bool
 
 
 def _authorize(names: Sequence[str], role: str, reached: Sequence[str], json: bool) -> None:
-    _print(control.ask("authorize", [f"--as={role}", *reached, *names]), json)
+    _print(programs.ask(control.PROGRAM, ["authorize", f"--as={role}", *reached, *names]), json)
 
 
 def _revoke(names: Sequence[str], reached: Sequence[str], json: bool) -> None:
-    _print(control.ask("revoke", [*reached, *names]), json)
+    _print(programs.ask(control.PROGRAM, ["revoke", *reached, *names]), json)
 
 
 def _reached(authority: Path, endpoints: str, dry_run: bool) -> list[str]:

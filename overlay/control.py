@@ -1,27 +1,21 @@
 """The control plane, which the program of the Rust crate overlay/control is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from overlay import programs
 from tributary import cargo
 
 PROGRAM = "tributary-overlay"
+"""It answers ``status`` and ``explain``, and says what ``authorize`` and ``revoke`` have changed.
+
+It ends with exit 69 if etcd does not answer, 64 for what is unknown, 64 or 75 if a name is refused, 77 if root is.
+"""
 
 
 def build() -> Path:
     """Builds the program; raises CommandError as ``cargo.build`` does."""
     return cargo.build(PROGRAM)[0]
-
-
-def ask(command: str, arguments: Sequence[str]) -> Any:
-    """What the program answers to ``status`` and ``explain``; to ``authorize`` and ``revoke`` what it has changed.
-
-    Raises CommandError: exit 69 if etcd does not answer, 64 for what is unknown, 64 or 75 if a name is refused, 77 if
-    root is.
-    """
-    return programs.ask(PROGRAM, [command, *arguments])
 
 
 def text(status: Mapping[str, Any]) -> str:

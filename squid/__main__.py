@@ -8,9 +8,9 @@ from pathlib import Path
 
 from squid import host, process, render
 from squid.settings import SquidSettings
-from squid.targets import Address
 from tributary.settings import cli
 from tributary.settings.files import described, load
+from tributary.settings.hosts import Address
 
 DESCRIPTION = """\
 Squid as an HTTP proxy that speaks MPTCP to clients and plain TCP to servers.

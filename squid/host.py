@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from squid.settings import SquidSettings
-from squid.targets import Address
 from tributary.daemons import directories
 from tributary.kernel.process import output
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import Address
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
 TOOLS = ("squid", "nft", "mptcpize", "ip", "ss")

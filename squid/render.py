@@ -6,7 +6,7 @@ from pathlib import Path
 
 from squid import targets
 from squid.settings import SquidSettings
-from squid.targets import Address, Network
+from tributary.settings.hosts import Address, Network
 from tributary.settings.templates import rendered
 from tributary.settings.units import Duration
 

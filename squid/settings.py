@@ -7,10 +7,9 @@ from pathlib import Path
 from pydantic import Field, ValidationInfo, field_validator
 
 from squid import values
-from squid.targets import Network
 from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, PrivateNetwork, Seconds
 from tributary.settings.files import Settings
-from tributary.settings.hosts import joined
+from tributary.settings.hosts import Network, joined
 from tributary.settings.ports import of_tcp
 from tributary.settings.privacy import Privacy
 from tributary.settings.units import Duration

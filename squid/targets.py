@@ -7,11 +7,10 @@ import ipaddress
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-Network = IPv4Network | IPv6Network
-Address = IPv4Address | IPv6Address
+from tributary.settings.hosts import Network
 
 LIST = Path(__file__).parents[1] / "guard/forbidden-targets.toml"
 

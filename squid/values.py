@@ -8,9 +8,10 @@ from typing import Annotated
 from pydantic import PlainValidator
 
 from squid import targets
+from tributary.settings import hosts
 from tributary.settings.ports import of_tcp
 from tributary.settings.units import Duration, Size, within
-from tributary.settings.values import accepting, as_text, require
+from tributary.settings.values import accepting, as_text, reading, require
 
 # The shortest prefix that one client network may have, by IP version. A shorter one is no operator's network but a
 # share of the Internet, and a proxy for that is an open one. fc00::/7 holds all unique local addresses.
@@ -39,13 +40,13 @@ def _ports(value: object) -> str:
     return found.span
 
 
-def _client_network(value: object) -> targets.Network:
+def _client_network(value: object) -> hosts.Network:
     network = ipaddress.ip_network(as_text(value))
     require(network.prefixlen >= SHORTEST[network.version])
     return network
 
 
-def _private_network(value: object) -> targets.Network:
+def _private_network(value: object) -> hosts.Network:
     try:
         network = ipaddress.ip_network(as_text(value))
     except (ValueError, TypeError) as error:
@@ -55,7 +56,7 @@ def _private_network(value: object) -> targets.Network:
     return network
 
 
-def _address(value: object) -> targets.Address:
+def _address(value: object) -> hosts.Address:
     require("%" not in as_text(value))
     return ipaddress.ip_address(as_text(value))
 
@@ -73,16 +74,12 @@ def _path(value: object) -> Path:
     return Path(path)
 
 
-def _seconds(value: object) -> Duration:
-    time = value if isinstance(value, Duration) else Duration.parse(value)
-    require(time.amount % 10**6 == 0)
-    return time
-
-
-ClientNetwork = Annotated[targets.Network, accepting(CLIENTS, _client_network)]
-PrivateNetwork = Annotated[targets.Network, PlainValidator(_private_network)]
-Address = Annotated[targets.Address, accepting(ADDRESSES, _address)]
+ClientNetwork = Annotated[hosts.Network, accepting(CLIENTS, _client_network)]
+PrivateNetwork = Annotated[hosts.Network, PlainValidator(_private_network)]
+Address = Annotated[hosts.Address, accepting(ADDRESSES, _address)]
 PortRange = Annotated[str, accepting(PORTS, _ports)]
 Cache = Annotated[Size | None, accepting(CACHE, _cache)]
 PlainPath = Annotated[Path, accepting(PATH, _path)]
-Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
+Seconds = Annotated[
+    Duration, accepting(SECONDS, reading(Duration, Duration.parse, lambda time: time.amount % 10**6 == 0))
+]

@@ -16,7 +16,7 @@ from experiments.study.readings import STOLEN, Readings
 from experiments.study.tables import links, numbers
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
-from tributary.settings.templates import rendered_html
+from tributary.settings.templates import rendered
 
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 
@@ -28,7 +28,7 @@ def report(scenarios: Sequence[Experiment], records: Mapping[str, Record], made:
     Raises CommandError with exit 64 if a plot is missing and the links that it shows are not described as they are now.
     """
     sections = {each.name: _section(each, records[each.name]) for each in scenarios if each.name in records}
-    return rendered_html(
+    return rendered(
         Path(__file__).with_name("report.html.j2"),
         scenarios=scenarios,
         sections=sections,

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from image.firstboot.values import Contradiction
-from squid.targets import RANGES, Network
+from squid.targets import RANGES
 from tributary.settings.bypass import is_device
 from tributary.settings.files import Settings
+from tributary.settings.hosts import Network
 from tributary.settings.ports import Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
 from tributary.wireguard.addresses import GLOBAL

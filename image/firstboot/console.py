@@ -10,9 +10,9 @@ from image.firstboot.actions import Action, EnableUnit, Owner, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
 from image.firstboot.texts import document
-from squid.targets import Network, inside_private
+from squid.targets import inside_private
 from tributary.api.places import CONSOLE_PORT as PORT
-from tributary.settings.hosts import joined
+from tributary.settings.hosts import Network, joined
 
 UNIT = "tributary-console.service"
 FIXES = "tributary-doctor-fix.socket"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from squid.targets import Network
 from squid.values import ClientNetwork
 from tributary.settings.files import Settings
+from tributary.settings.hosts import Network
 
 THROTTLER, CONVERTER, ROUTER = 9464, 9465, 9466
 """Ports, as with the playbook, by which the rules of alerts tell the parts."""

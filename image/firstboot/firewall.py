@@ -14,8 +14,7 @@ from image.firstboot.home import PROXY_PORT
 from image.firstboot.lan import TAKEN
 from image.firstboot.settings import Card, Lan
 from image.firstboot.texts import HEAD
-from squid.targets import Network
-from tributary.settings.hosts import CONVERT_PORT
+from tributary.settings.hosts import CONVERT_PORT, Network
 
 UNIT = "tributary-firewall.service"
 TABLE, LAN_SIDE = "tributary-firewall", "lan_interfaces"

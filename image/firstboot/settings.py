@@ -16,7 +16,6 @@ from image.firstboot.figures import Metrics
 from image.firstboot.forward import Forward
 from image.firstboot.names import Dns, Others
 from image.firstboot.wan import Wan
-from squid import targets
 from squid.values import ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
@@ -238,7 +237,7 @@ class Card(Settings):
         return self.model_copy(update={**unused, "first_start_page": page})
 
     @property
-    def metrics_networks(self) -> Sequence[targets.Network]:
+    def metrics_networks(self) -> Sequence[values.AnyNetwork]:
         return self.metrics.networks if self.metrics else ()
 
     @property

@@ -8,8 +8,8 @@ from typing import Annotated, TypeVar
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
-from squid.targets import Network, inside_private
-from tributary.settings.hosts import CONVERT_PORT, Address, Target, is_of_a_host
+from squid.targets import inside_private
+from tributary.settings.hosts import CONVERT_PORT, Address, Network, Target, is_of_a_host
 from tributary.settings.values import accepting, as_text, matching, or_none, require
 
 T = TypeVar("T")

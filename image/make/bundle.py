@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from image.make.boards import MIB
 from image.make.command import Runner
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.files import text_of
 
 ENDING = ".raucb"
 
@@ -25,10 +26,7 @@ class Signing:
 
 def certificate(path: Path) -> str:
     """The text of the PEM file ``path``; raises CommandError (64, 66)."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(Exit.NO_INPUT, f"--certificate {path}: cannot be read: {error}") from error
+    text = text_of(path)
     if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY-----" in text:
         raise CommandError(Exit.USAGE, f"--certificate {path}: accepted: certificates in PEM, and no key")
     return text

@@ -7,17 +7,18 @@ from squid import targets
 from squid.settings import SquidSettings
 from tests.forbidden_targets import CASES, CLOSED
 from tests.refusals import command_error
+from tributary.settings import hosts
 from tributary.settings.errors import Exit
 from tributary.settings.files import check
 
 ROWS = [(case.opened, *row) for case in CASES for row in case.rows]
 
 
-def holds(networks: list[targets.Network], address: targets.Address) -> bool:
+def holds(networks: list[hosts.Network], address: hosts.Address) -> bool:
     return any(address in network for network in networks)
 
 
-def verdict(text: str, opened: list[targets.Network]) -> str:
+def verdict(text: str, opened: list[hosts.Network]) -> str:
     """As Squid comes to it, by one ACL after the other; to Squid a mapped address is the IPv4 one."""
     given = ipaddress.ip_address(text)
     address = getattr(given, "ipv4_mapped", None) or given

@@ -103,10 +103,6 @@ class Netlink(Closing):
         self._socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), buffer)
         self._socket.setblocking(False)
 
-    def accept_only(self, program: bytes) -> None:
-        """Let a filter choose what to receive: a packed classic BPF program (linux/filter.h)."""
-        bpf.attach(self._socket, program)
-
     def queued(self, what: str) -> Iterator[bytes | None]:
         """The datagrams that have come to a listener, None where some were lost; raises CommandError, exit 71."""
         while True:
@@ -148,31 +144,27 @@ class Netlink(Closing):
                     yield answer
 
 
-class Watch(Closing):
-    """Notices that something has changed, by the messages to multicast groups; a context manager."""
+class Watch(Netlink):
+    """Notices that something has changed, by the messages to multicast groups that a filter lets through: a packed
+    classic BPF program (linux/filter.h).
+    """
 
     def __init__(self, protocol: int, *groups: int, program: bytes | None = None) -> None:
         """Raises CommandError, exit 71."""
-        self._link = Netlink(protocol)
+        super().__init__(protocol)
         try:
             if program is not None:
-                self._link.accept_only(program)
+                bpf.attach(self._socket, program)
             for group in groups:
-                self._link.listen(group, _WATCH_BUFFER)
+                self.listen(group, _WATCH_BUFFER)
         except OSError as error:
-            self._link.close()
+            self.close()
             raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's changes: {error}") from error
-
-    def close(self) -> None:
-        self._link.close()
-
-    def fileno(self) -> int:
-        return self._link.fileno()
 
     def has_changes(self) -> bool:
         """Whether anything has changed since the last call, or was lost; raises CommandError, exit 71."""
         changed = False
-        for data in self._link.queued("changes"):
+        for data in self.queued("changes"):
             changed |= data is None or self._matters(data)
         return changed
 
@@ -186,11 +178,10 @@ _kept = threading.local()
 
 def kept(protocol: int) -> Netlink:
     """This thread's socket of that protocol, which stays open: two threads would take each other's answers."""
-    name = f"protocol {protocol}"
-    if not hasattr(_kept, name):
-        setattr(_kept, name, Netlink(protocol))
-    found: Netlink = getattr(_kept, name)
-    return found
+    sockets: dict[int, Netlink] = _kept.__dict__.setdefault("sockets", {})
+    if protocol not in sockets:
+        sockets[protocol] = Netlink(protocol)
+    return sockets[protocol]
 
 
 def _raise_error(answer: Message) -> None:

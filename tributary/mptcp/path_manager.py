@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from itertools import islice
 
-from tributary.closing import Closing
 from tributary.kernel.mptcp_pm import family_number
 from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
 from tributary.mptcp.events import (
@@ -71,20 +70,20 @@ class EventsLost(Exception):
     """The queue was full: events were lost, and the state must be read otherwise."""
 
 
-class PathManager(Closing):
+class PathManager(Netlink):
     """The events of this network namespace; a context manager. Needs CAP_NET_ADMIN."""
 
     def __init__(self, interface_of: InterfaceOf, buffer: int = _BUFFER) -> None:
+        super().__init__(GENERIC)
         self._interface_of = interface_of
-        self._link = Netlink(GENERIC)
         try:
-            _, groups = family(self._link, _FAMILY)
-            self._link.listen(groups[_GROUP], buffer)
+            _, groups = family(self, _FAMILY)
+            self.listen(groups[_GROUP], buffer)
         except (OSError, KeyError) as error:
-            self._link.close()
+            self.close()
             raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's MPTCP events: {error}") from error
         except CommandError:
-            self._link.close()
+            self.close()
             raise
 
     @staticmethod
@@ -95,18 +94,12 @@ class PathManager(Closing):
         except CommandError:
             return False
 
-    def close(self) -> None:
-        self._link.close()
-
-    def fileno(self) -> int:
-        return self._link.fileno()
-
     def events(self, most: int) -> Iterator[Event]:
         """The queued events of at most ``most`` datagrams; raises EventsLost."""
-        for data in islice(self._link.queued("MPTCP events"), most):
+        for data in islice(self.queued("MPTCP events"), most):
             if data is None:
                 # What else is queued is older than the next scan of the sockets.
-                deque(self._link.queued("MPTCP events"), maxlen=0)
+                deque(self.queued("MPTCP events"), maxlen=0)
                 raise EventsLost
             for message in _whole(data):
                 event = read(message, time.monotonic_ns(), self._interface_of)

@@ -4,14 +4,14 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import Network
+from tributary.wireguard.addresses import GLOBAL
 
 ACCEPTED = (
     "a network of the Internet without host bits, such as '198.51.100.0/24', or a device's MAC address, such as"
     " '02:00:5e:10:00:01'"
 )
 
-
-_INTERNET6 = IPv6Network("2000::/3")
 _ELSEWHERE = [
     IPv4Network(each)
     for each in (
@@ -41,7 +41,7 @@ def parsed(text: str) -> str:
     raise CommandError(Exit.USAGE, f"{text[:60]!r}: accepted: {ACCEPTED}")
 
 
-def _is_of_the_internet(network: IPv4Network | IPv6Network) -> bool:
+def _is_of_the_internet(network: Network) -> bool:
     if isinstance(network, IPv6Network):
-        return network.subnet_of(_INTERNET6)
+        return network.subnet_of(GLOBAL)
     return not any(network.overlaps(each) for each in _ELSEWHERE)

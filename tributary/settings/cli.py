@@ -9,9 +9,11 @@ from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
 from json import dumps
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tributary.settings.errors import CommandError, Exit
+
+T = TypeVar("T")
 
 
 class Contradiction(Exception):
@@ -106,6 +108,18 @@ class Subcommands:
         self._added.add_parser(
             name, parents=[program], add_help=False, help=about, description=program.description, epilog=program.epilog
         )
+
+
+def parsed_by(parse: Callable[[str], T], accepted: str) -> Callable[[str], T]:
+    """The ``type`` of an argument that ``parse`` reads; if that raises ValueError, the error says what is accepted."""
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: accepted: {accepted}") from error
+
+    return read
 
 
 def whole_number(least: int, most: int, of: str = "") -> Callable[[str], int]:

@@ -97,11 +97,15 @@ def drop_ins(path: Path) -> Path:
 
 def read(path: Path) -> dict[str, Any]:
     """Read ``path`` as TOML, unchecked; raises CommandError with exit 66 or 64."""
+    return parsed(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """What the file says; raises CommandError with exit 66 if it cannot be read, or is not in UTF-8."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
-    return parsed(text, str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:

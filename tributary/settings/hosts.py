@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Self
 
 Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
 
 CONVERT_PORT = 5124
 """The default port of a gateway for other converters."""

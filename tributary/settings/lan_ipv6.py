@@ -4,10 +4,8 @@ from enum import StrEnum
 from ipaddress import IPv6Network
 from typing import Annotated
 
-from tributary.settings.values import accepting, or_none, reading, require
-
-_PRIVATE = IPv6Network("fd00::/8")
-"""Unique local addresses (RFC 4193 section 3.1)."""
+from tributary.settings.values import accepting, or_none, reading
+from tributary.wireguard import addresses
 
 PRIVATE = "a private IPv6 network of length 64, with ten digits of your own behind fd, such as 'fd12:3456:789a:1::/64'"
 
@@ -21,10 +19,9 @@ class LanIpv6(StrEnum):
     OFF = "off"
 
 
-def _private(value: object) -> IPv6Network:
-    network = reading(IPv6Network, IPv6Network)(value)
-    require(network.prefixlen == 64 and network.subnet_of(_PRIVATE))
-    return network
+def _is_private(network: IPv6Network) -> bool:
+    return network.prefixlen == addresses.LAN and network.subnet_of(addresses.PRIVATE)
 
 
-PrivatePrefix = Annotated[IPv6Network | None, accepting(PRIVATE, or_none(_private))]
+_READ = reading(IPv6Network, IPv6Network, _is_private)
+PrivatePrefix = Annotated[IPv6Network | None, accepting(PRIVATE, or_none(_READ))]

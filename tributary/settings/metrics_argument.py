@@ -2,8 +2,7 @@
 
 from ipaddress import ip_address
 
-from tributary.settings.cli import Arguments
-from tributary.settings.errors import invalid_value
+from tributary.settings.cli import Arguments, parsed_by
 from tributary.settings.hosts import Target, host_and_port
 
 LISTEN = "an address and a port from 1 to 65535, such as '127.0.0.1:9466' or '[::]:9466'"
@@ -12,15 +11,7 @@ LISTEN = "an address and a port from 1 to 65535, such as '127.0.0.1:9466' or '[:
 def add(command: Arguments) -> None:
     """Add ``--metrics ADDRESS:PORT``, with which Prometheus is served."""
     about = "serve Prometheus metrics there, at /metrics"
-    command.add_argument("--metrics", type=read, metavar="ADDRESS:PORT", help=about)
-
-
-def read(text: str) -> Target:
-    """Read what the command line has; raises CommandError, exit 64."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise invalid_value("command line", "--metrics", text, LISTEN) from error
+    command.add_argument("--metrics", type=parsed_by(parse, LISTEN), metavar="ADDRESS:PORT", help=about)
 
 
 def parse(text: str) -> Target:

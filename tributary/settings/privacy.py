@@ -1,9 +1,9 @@
 """How much of clients' addresses is shown and logged."""
 
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import Literal
 
-from tributary.settings.hosts import Address, as_address
+from tributary.settings.hosts import Address, Network, as_address
 
 Privacy = Literal["full", "network", "none"]
 ACCEPTED = "'full'; 'network': IPv4's /24, IPv6's /48; 'none'"
@@ -12,7 +12,7 @@ BITS = {4: 24, 6: 48}
 HIDDEN = "hidden"
 
 
-def network_of(address: Address) -> IPv4Network | IPv6Network:
+def network_of(address: Address) -> Network:
     """The network that stands for ``address``."""
     return ip_network((address, BITS[address.version]), strict=False)
 

@@ -72,9 +72,19 @@ def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return lambda value: None if value is None else read(value)
 
 
-def reading(kind: type[T], parse: Callable[[str], T]) -> Callable[[object], T]:
-    """A reader of text by ``parse``; what is of that kind already, such as a default, stays as it is."""
-    return lambda value: value if isinstance(value, kind) else parse(as_text(value))
+def reading(
+    kind: type[T], parse: Callable[[str], T], fits: Callable[[T], bool] = lambda _: True
+) -> Callable[[object], T]:
+    """A reader of text by ``parse``, which refuses what does not fit; what is of that kind already, such as a default,
+    stays as it is.
+    """
+
+    def read(value: object) -> T:
+        found = value if isinstance(value, kind) else parse(as_text(value))
+        require(fits(found))
+        return found
+
+    return read
 
 
 def as_text(value: object) -> str:

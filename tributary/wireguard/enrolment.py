@@ -56,22 +56,16 @@ def _is_name(host: str) -> bool:
     return len(host) <= 253 and all(re.fullmatch(_LABEL, each) for each in labels) and not labels[-1].isdigit()
 
 
-def _routers(value: object) -> IPv4Network:
-    network = reading(IPv4Network, IPv4Network)(value)
-    require(network.prefixlen == BLOCK)
-    return network
+def _is_of_a_lan(network: IPv6Network) -> bool:
+    return network.prefixlen == LAN and any(map(network.subnet_of, (GLOBAL, PRIVATE)))
 
 
-def _prefix(value: object) -> IPv6Network:
-    network = reading(IPv6Network, IPv6Network)(value)
-    require(network.prefixlen == LAN and any(map(network.subnet_of, (GLOBAL, PRIVATE))))
-    return network
-
-
-Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
+_READ_BLOCK = reading(IPv4Network, IPv4Network, lambda network: network.prefixlen == BLOCK)
+_READ_PREFIX = reading(IPv6Network, IPv6Network, _is_of_a_lan)
+Routers = Annotated[IPv4Network, accepting(ROUTERS, _READ_BLOCK)]
 GatewayEndpoint = Annotated[Endpoint, accepting(ENDPOINT, reading(Endpoint, Endpoint.parse))]
 Inside = Annotated[IPv4Address, accepting(INSIDE, reading(IPv4Address, IPv4Address))]
-Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
+Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_READ_PREFIX))]
 
 
 class Enrolment(Settings):

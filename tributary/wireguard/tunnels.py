@@ -7,19 +7,17 @@ from pydantic import Field
 from tributary.settings.files import Settings
 from tributary.settings.probing import Seconds
 from tributary.settings.units import Duration
-from tributary.settings.values import accepting, matching, require
+from tributary.settings.values import accepting, matching, reading
 
 KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
 PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
 
 
-def _keepalive(value: object) -> Duration:
-    time = value if isinstance(value, Duration) else Duration.parse(value)
-    require(time.seconds.is_integer() and 1 <= time.seconds <= 3600)
-    return time
+def _is_whole(time: Duration) -> bool:
+    return time.seconds.is_integer() and 1 <= time.seconds <= 3600
 
 
-Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
+Keepalive = Annotated[Duration, accepting(KEEPALIVE, reading(Duration, Duration.parse, _is_whole))]
 
 
 class Tunnels(Settings):

@@ -11,7 +11,7 @@ from image.firstboot import public_key
 from image.firstboot.interfaces import Interface
 from image.firstboot.page.form import LINK, Form
 from image.firstboot.settings import Card
-from tributary.settings.templates import rendered_html
+from tributary.settings.templates import rendered
 
 WRONG_CODE = "The code is another one: it is above the login prompt of the box's screen, and in tributary-applied.txt."
 
@@ -93,4 +93,4 @@ def refused(line: str) -> str:
 
 
 def _page(view: str, **context: object) -> str:
-    return rendered_html(_TEMPLATE, view=view, style=_STYLE, **context)
+    return rendered(_TEMPLATE, view=view, style=_STYLE, **context)

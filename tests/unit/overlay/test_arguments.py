@@ -7,7 +7,6 @@ import pytest
 
 from overlay.__main__ import main
 from tests.refusals import usage_error
-from tributary.settings.errors import CommandError
 
 ETCD = "--endpoints=https://192.0.2.9:2379"
 NO_ADDRESSES = [
@@ -23,6 +22,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["explain", "a", "nowhere"], "accepted: an IP address"),
     (["explain", "a", "192.0.2.9", "--port", "0"], "accepted: a whole number from 1 to 65535"),
     (["explain", "a", "192.0.2.9", "--size", "100"], "accepted: a size with its unit"),
+    (["serve", "--metrics", "9467"], "--metrics: '9467': accepted: an address and a port"),
     (["authorize", "root", ETCD], "root: accepted: a name that the authority does not use itself"),
     (["authorize", "london", "etcd", ETCD], "etcd: accepted: a name that the authority does not use itself"),
     (["authorize", "a/b", ETCD], "'a/b' is no name: accepted: 1 to 64 of"),
@@ -48,8 +48,3 @@ def test_wrong_arguments_are_refused(
     monkeypatch.chdir(tmp_path)
     assert said in usage_error(main, words, capsys)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_metrics_that_are_nowhere_are_refused() -> None:
-    with pytest.raises(CommandError, match="--metrics = '9467': accepted: an address and a port"):
-        main(["serve", "--metrics", "9467"])

@@ -79,11 +79,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the programs that read etcd were asked."""
     asked: list[str] = []
 
-    def ask(command: str, words: Sequence[str]) -> Any:
-        asked.append(" ".join(words))
-        return {"status": STATUS, "explain": ANSWER}[command]
+    def ask(_program: str, words: Sequence[str]) -> Any:
+        asked.append(" ".join(words[1:]))
+        return {"status": STATUS, "explain": ANSWER}[words[0]]
 
-    monkeypatch.setattr(control, "ask", ask)
+    monkeypatch.setattr(command, "ask", ask)
     return asked
 
 

@@ -9,13 +9,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from tests.refusals import command_error
+from tests.refusals import command_error, usage_error
 from tributary.daemons.metrics_server import respond
 from tributary.daemons.metrics_server import server as listen
 from tributary.daemons.request_server import Server
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings import metrics_argument
+from tributary.settings.cli import Arguments
+from tributary.settings.errors import Exit
 from tributary.settings.hosts import Target
-from tributary.settings.metrics_argument import read
 
 
 @pytest.mark.parametrize(
@@ -147,15 +148,23 @@ def test_a_kernel_without_ipv6_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
         listen(at("::1", 9464))
 
 
+@pytest.fixture
+def command() -> Arguments:
+    made = Arguments(prog="daemon")
+    metrics_argument.add(made)
+    return made
+
+
 @pytest.mark.parametrize(
     ("text", "address"), [("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::]:1", ("::", 1)), ("0.0.0.0:1", ("0.0.0.0", 1))]
 )
-def test_an_address_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    found = read(text)
+def test_an_address_to_listen_on(text: str, address: tuple[str, int], command: Arguments) -> None:
+    found = command.parse_args(["--metrics", text]).metrics
     assert (str(found.address), found.port) == address
 
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "localhost:9464", "127.0.0.1:0", "::1:9464", "[127.0.0.1]:1"])
-def test_an_address_that_leaves_a_doubt_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="accepted: an address and a port"):
-        read(text)
+def test_an_address_that_leaves_a_doubt_is_refused(
+    text: str, command: Arguments, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "accepted: an address and a port" in usage_error(command.parse_args, ["--metrics", text], capsys)
