@@ -1,7 +1,5 @@
 """What runs on this box, and what it answers."""
 
-import json
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +15,7 @@ from throttler.service.status import Status
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
-from tributary.daemons.control import Silent
+from tributary.daemons.control import Silent, exchanged
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -57,10 +55,7 @@ def home_routers() -> list[dict[str, Any]]:
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_ANSWER_TIMEOUT)
-            connection.connect(str(CONVERTER))
-            answer: dict[str, Any] = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+        answer: dict[str, Any] = exchanged(CONVERTER, b"", _ANSWER_TIMEOUT)
     except PermissionError as error:
         raise CommandError(Exit.NO_PERMISSION, f"{CONVERTER}: needs root or its group: use sudo") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:

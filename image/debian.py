@@ -84,8 +84,7 @@ def bootstrapping(
 
     Raises CommandError (69) without mmdebstrap.
     """
-    if not shutil.which("mmdebstrap"):
-        raise CommandError(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
+    process.require("mmdebstrap")
     given = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}", *options]
     return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
 

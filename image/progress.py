@@ -1,4 +1,4 @@
-"""What a person or a program sees of a long command: its steps, how far each is and how long it still takes; sizes."""
+"""What a person or a program sees of a long command: its steps, how far each is and how long it still takes."""
 
 import json
 import sys
@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tributary.daemons.text import scaled
+
 _WIDTH = 110
-_STEPS = ("B", "kB", "MB", "GB", "TB")
 
 
 class _Step:
@@ -146,17 +147,8 @@ def step(progress: Progress, name: str, place: str, total: int) -> Iterator[Call
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        progress.update(done / total if total else None, f"{sized(done)} of {sized(total)}")
+        progress.update(done / total if total else None, f"{scaled(done, 'B')} of {scaled(total, 'B')}")
 
     progress.begin(name, place)
     yield advance
     progress.end()
-
-
-def sized(count: int) -> str:
-    """Bytes with three digits and a decimal unit, as printed on cards: ``31.9 GB``."""
-    step, number = 0, float(count)
-    while number >= 999.5 and step < len(_STEPS) - 1:
-        step, number = step + 1, number / 1000
-    digits = 0 if step == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
-    return f"{number:.{digits}f} {_STEPS[step]}"

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 ADMINISTRATOR = "root"
 """etcd's name for the user who may change users."""
@@ -36,19 +37,10 @@ HANDOFF_FRONT = Purpose(role="front")
 """A front only connects to others."""
 
 
-def member(addresses: Sequence[str]) -> Purpose:
-    """A member of etcd, which is also a client of the others."""
-    return Purpose(True, True, addresses, common_name=MEMBER)
-
-
-def handoff_switch(addresses: Sequence[str]) -> Purpose:
-    """A switch only accepts fronts."""
-    return Purpose(False, True, addresses, role="switch")
-
-
-def handoff_back_end(addresses: Sequence[str]) -> Purpose:
-    """A back end only accepts fronts."""
-    return Purpose(False, True, addresses, role="back-end")
+member = partial(Purpose, True, True, common_name=MEMBER)
+"""From addresses: of a member of etcd, which is also a client of the others."""
+handoff_switch, handoff_back_end = (partial(Purpose, False, True, role=role) for role in ("switch", "back-end"))
+"""Likewise: they only accept fronts."""
 
 
 def is_address(text: str) -> bool:

@@ -3,7 +3,6 @@
 import errno
 import ipaddress
 import json
-import os
 import pwd
 import socket
 from collections.abc import Iterator
@@ -25,14 +24,6 @@ def own_addresses() -> list[Address]:
     shown = output(["ip", "-json", "address", "show"])
     entries = [entry for link in json.loads(shown) for entry in link.get("addr_info", [])]
     return [ipaddress.ip_address(entry["local"]) for entry in entries]
-
-
-def require_root() -> None:
-    """Raise CommandError (77) unless root runs this."""
-    if os.geteuid() != 0:
-        raise CommandError(
-            Exit.NO_PERMISSION, "running Squid needs root (it loads nft rules and becomes another user): use sudo"
-        )
 
 
 def require_user() -> None:

@@ -19,6 +19,7 @@ from tributary.daemons import directories
 from tributary.kernel import nft
 from tributary.kernel.mptcp_switch import require_mptcp
 from tributary.kernel.process import ended, require, run
+from tributary.settings.cli import need_root
 from tributary.settings.errors import CommandError, Exit, refused
 
 _START_SECONDS = 30.0
@@ -49,7 +50,7 @@ class _Log:
 
 def check_host(settings: SquidSettings) -> None:
     """Raise CommandError (77, 69, 75) if Squid could not run here; nothing is changed."""
-    host.require_root()
+    need_root("running Squid, which loads nft rules and becomes another user,")
     require(*host.TOOLS)
     host.require_user()
     require_mptcp()

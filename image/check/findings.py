@@ -10,6 +10,7 @@ from pathlib import Path
 
 from image.firstboot.settings import Role
 from image.partitions import EFI_SYSTEM, FAT32, LINUX, LINUX_ROOT_X86_64, Table
+from tributary.kernel.process import missing
 from tributary.settings.errors import CommandError, Exit
 
 _ENTRY = re.compile(r"/\d+/[0-7]+/\d+/\d+/([^/]*)/\d*/")  # inode, mode, user, group, name, size
@@ -72,8 +73,7 @@ def run(*command: str, given: bytes = b"") -> bytes:
     try:
         done = subprocess.run(command, input=given, capture_output=True, check=False)
     except (FileNotFoundError, PermissionError) as error:
-        package = {"debugfs": "e2fsprogs", "fdtget": "device-tree-compiler"}.get(command[0], "mtools")
-        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: apt-get install {package}") from error
+        raise missing(command[0]) from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
         raise CommandError(Exit.NO_INPUT, f"{command[0]}: {said[-1]}")

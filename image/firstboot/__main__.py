@@ -1,7 +1,6 @@
 """The command ``firstboot``: make a box what tributary.toml on its boot partition says, or check such a file."""
 
 import sys
-import textwrap
 from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
@@ -24,6 +23,7 @@ from image.firstboot.settings import Card, Lan, Network, Role, Routers, Wifi
 from image.firstboot.wan import Wan
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit, refused
+from tributary.settings.files import described
 from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
@@ -170,11 +170,9 @@ def _boot(task: Task, report: Report, as_json: bool) -> None:
 
 def _keys() -> Iterator[str]:
     for prefix, model in _TABLES:
-        for name, key in model.model_fields.items():
-            if key.description and key.description.startswith(("a table", "no such key")):
-                continue
-            text = f"{prefix}{name}: {key.title}. {key.description}"
-            yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")
+        keys = model.model_fields.items()
+        own = {name: key for name, key in keys if not str(key.description).startswith(("a table", "no such key"))}
+        yield described(own, "  ", prefix)
 
 
 main = program(parser)

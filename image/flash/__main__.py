@@ -6,10 +6,12 @@ from pathlib import Path
 
 from image.flash import card, disks, source
 from image.flash.card import Card
-from image.flash.disks import Device, printable
+from image.flash.disks import Device
 from image.flash.source import Contents, Image
 from image.partitions import SECTOR
-from image.progress import Json, Progress, Text, sized, step
+from image.progress import Json, Progress, Text, step
+from tributary.daemons.logs import printable
+from tributary.daemons.text import scaled
 from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
 
@@ -136,10 +138,10 @@ def _check_fit(disk: Device, needed: int, task: Task, force: bool) -> None:
 
 
 def _show(image: Image, contents: Contents, progress: Progress) -> None:
-    part = f", of which {sized(contents.bytes)} are written" if contents.bytes < contents.size else ""
+    part = f", of which {scaled(contents.bytes, 'B')} are written" if contents.bytes < contents.size else ""
     checksum = "its checksum matches" if image.checksum else f"no {image.path.name}.sha256 beside it to check it by"
     about = {"path": str(image.path), "bytes": contents.size, "written_bytes": contents.bytes}
-    line = printable(f"{image.path}: {sized(contents.size)}{part}, {checksum}")
+    line = printable(f"{image.path}: {scaled(contents.size, 'B')}{part}, {checksum}")
     progress.event("image", {**about, "checksum": "matches" if image.checksum else "none"}, [line])
 
 

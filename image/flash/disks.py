@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from image.partitions import SECTOR
-from image.progress import sized
+from tributary.daemons.logs import printable
+from tributary.daemons.text import scaled
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
@@ -98,11 +99,12 @@ class Device:
     def lines(self) -> list[str]:
         """For a person: a line for it and one for each partition."""
         removable = ", removable" if self.row["rm"] else ""
-        lines = [f"{self.path}: {self.title or 'unknown make'}, {sized(self.size)}, bus {self.bus}{removable}"]
+        lines = [f"{self.path}: {self.title or 'unknown make'}, {scaled(self.size, 'B')}, bus {self.bus}{removable}"]
         for part in self.children:
             label = f'"{part.row["label"]}"' if part.row["label"] else "no label"
-            lines.append(f"  {part.path}: {sized(part.size)}, {part.row['fstype'] or 'unknown contents'}, {label}")
-        return [printable(line) for line in lines]
+            holds = part.row["fstype"] or "unknown contents"
+            lines.append(f"  {part.path}: {scaled(part.size, 'B')}, {holds}, {label}")
+        return [printable(line) for line in lines]  # labels come from whoever made the card
 
 
 def every() -> list[Device]:
@@ -157,7 +159,7 @@ def too_small(disk: Device, needed: int) -> CommandError | None:
         return CommandError(Exit.UNAVAILABLE, "there is no card in it")
     if disk.size < needed:
         return CommandError(
-            Exit.USAGE, f"it has {sized(disk.size)}, and the image needs {sized(needed)}: take a larger one"
+            Exit.USAGE, f"it has {scaled(disk.size, 'B')}, and the image needs {scaled(needed, 'B')}: take a larger one"
         )
     return None
 
@@ -185,8 +187,3 @@ def _in_use(disk: Device) -> Iterator[CommandError]:
     for each in disk.all:
         if each.row["type"] != "part" and each.path != disk.path:
             yield CommandError(Exit.IN_USE, f"it is part of {each.path} ({each.row['type']}): stop that first")
-
-
-def printable(text: str) -> str:
-    """``text`` without what would command a terminal: labels come from whoever made the card."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from image import partitions
+from tributary.kernel.process import require
 from tributary.settings.errors import CommandError, Exit, refused
 
 BLOCK = 4096
@@ -21,12 +21,12 @@ CHUNK = 4 << 20
 
 
 _PACKERS = {
-    bytes.fromhex("28b52ffd"): ("zstd", "zstd"),  # RFC 8878 section 3.1.1
-    b"\xfd7zXZ\0": ("xz", "xz-utils"),  # The .xz File Format, section 2.1.1.1
-    b"\x1f\x8b\x08": ("gzip", "gzip"),  # RFC 1952 section 2.3.1
-    b"BZh": ("bzip2", "bzip2"),
+    bytes.fromhex("28b52ffd"): "zstd",  # RFC 8878 section 3.1.1
+    b"\xfd7zXZ\0": "xz",  # The .xz File Format, section 2.1.1.1
+    b"\x1f\x8b\x08": "gzip",  # RFC 1952 section 2.3.1
+    b"BZh": "bzip2",
 }
-"""First bytes of a packed image, the program that unpacks it, and its package."""
+"""First bytes of a packed image, and the program that unpacks it."""
 _ARCHIVES = {b"PK\x03\x04": "unzip", b"7z\xbc\xaf\x27\x1c": "7z x"}
 """First bytes of what may hold several files, and the command that unpacks it."""
 _BESIDE_LIMIT = 64 << 20  # the map of a gigabyte has some hundred kilobytes
@@ -103,9 +103,9 @@ def _packer(path: Path, head: bytes) -> str:
         if head.startswith(magic):
             accepted = f"accepted: the image in it, by {command} {path.name}"
             raise CommandError(Exit.NO_INPUT, f"{path}: an archive: {accepted}")
-    program, package = next((each for magic, each in _PACKERS.items() if head.startswith(magic)), ("", ""))
-    if program and shutil.which(program) is None:
-        raise CommandError(Exit.UNAVAILABLE, f"{program} is missing: install the package {package}")
+    program = next((each for magic, each in _PACKERS.items() if head.startswith(magic)), "")
+    if program:
+        require(program)
     return program
 
 

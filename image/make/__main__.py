@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from image.make import command
 from image.make.boards import BOARDS, SUITE, Role
-from image.progress import Json, Text, clock, sized
+from image.progress import Json, Text, clock
+from tributary.daemons.text import scaled
 from tributary.paths import CACHE, ROOT
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run, show
 from tributary.settings.errors import CommandError, Exit
@@ -106,7 +107,7 @@ def _build(
     making = order.Making.of(asked)
     files = order.build(making, progress)
     facts = {"image": making.name, "files": [str(path) for path in files]}
-    progress.event("result", facts, [f"{sized(path.stat().st_size):>8}  {path}" for path in files])
+    progress.event("result", facts, [f"{scaled(path.stat().st_size, 'B'):>8}  {path}" for path in files])
 
 
 def parser() -> Arguments:

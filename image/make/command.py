@@ -10,7 +10,7 @@ from pathlib import Path
 
 from image.debian import INSIDE, around
 from image.progress import Progress
-from tributary.kernel.process import ended
+from tributary.kernel.process import ended, missing
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
@@ -60,9 +60,7 @@ class Runner:
                     env=os.environ | (environment or {}),
                 )
             except (FileNotFoundError, PermissionError) as error:
-                raise CommandError(
-                    Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it"
-                ) from error
+                raise missing(command[0]) from error
         with ended(process, _GRACE):
             while not _is_over(process):
                 self.progress.update(doing=_last_line(self.log))

@@ -11,18 +11,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from image.firstboot.actions import WriteFile
+from image.firstboot.identity import USER
 from image.make import foreign, grub, lock, slots, tidy
 from image.make.base import versions
 from image.make.command import Runner
 from image.make.layout import Spec
-from image.make.texts import texts, texts_of_disk
+from image.make.texts import texts
 from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
 from image.upgrade.choice import SLOTS, folder
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
-USER = "tributary"
 GRUB, FIRMWARE = "boot/grub", "boot/firmware"
 
 _ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
@@ -88,7 +88,7 @@ class _Build:
 
     def _prepare(self) -> None:
         (self.root / FIRMWARE).mkdir(parents=True, exist_ok=True)
-        for text in texts(self.spec):
+        for text in texts(self.spec, "any", self.spec.board.name):
             self._write(text)
         if self.spec.trusted:
             self._write(WriteFile(slots.KEYRING, self.spec.trusted))
@@ -137,7 +137,7 @@ class _Build:
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
         self._inside(slots.KERNEL_HOOK, self._kernel)
-        for text in texts_of_disk(self.spec):
+        for text in texts(self.spec, f"{self.spec.board.name}-disk"):
             self._write(text)
         if self.spec.board.gpt:
             self._install_grub()

@@ -23,21 +23,12 @@ COMPONENTS = "main non-free-firmware"
 _FILES = Path(__file__).parent / "files"
 
 
-def texts(spec: Spec) -> Iterator[WriteFile]:
-    """All of a slot."""
-    yield from _in("any", spec)
-    yield from _in(spec.board.name, spec)
-
-
-def texts_of_disk(spec: Spec) -> Iterator[WriteFile]:
-    """Those on the boot partition, for which A starts, and B is empty."""
-    yield from _in(f"{spec.board.name}-disk", spec)
-
-
-def _in(name: str, spec: Spec) -> Iterator[WriteFile]:
+def texts(spec: Spec, *names: str) -> Iterator[WriteFile]:
+    """Those in the folders ``names``; with those of a disk slot A starts, and B is empty."""
     known = {"slots": slots, "choice": choice, "mirrors": MIRRORS, "components": COMPONENTS}
     known |= {"spec": spec, "grubenv": BOOT / grubenv.NAME}
-    for path in sorted(each for each in (_FILES / name).rglob("*") if each.is_file()):
-        text = rendered(path, **known)
-        # Not by the file's own bits, which a checkout may have lost: without them no hook would run.
-        yield WriteFile(f"/{path.relative_to(_FILES / name)}", text, PROGRAM if text.startswith("#!") else PUBLIC)
+    for folder in (_FILES / name for name in names):
+        for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+            text = rendered(path, **known)
+            # Not by the file's own bits, which a checkout may have lost: without them no hook would run.
+            yield WriteFile(f"/{path.relative_to(folder)}", text, PROGRAM if text.startswith("#!") else PUBLIC)

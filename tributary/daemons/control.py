@@ -133,26 +133,32 @@ class Control:
 
         Without a daemon the exit code is 69, also where it is Silent; without permission 77.
         """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            # A time-out of Python's would refuse to wait for room in the daemon's queue (connect(2), EAGAIN).
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(self.timeout), 0))
-            try:
-                connection.connect(str(self.path))
-                connection.settimeout(self.timeout)
-                connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
-                answer: Response = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
-            except (FileNotFoundError, ConnectionRefusedError) as error:
-                raise CommandError(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
-            except PermissionError as error:
-                message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
-                raise CommandError(Exit.NO_PERMISSION, message) from error
-            except (OSError, ValueError, RecursionError) as error:
-                raise Silent(f"the {self.daemon} does not answer: {error}") from error
+        request = json.dumps({"command": command, **arguments}).encode() + b"\n"
+        try:
+            answer: Response = exchanged(self.path, request, self.timeout)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise CommandError(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
+        except PermissionError as error:
+            message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
+            raise CommandError(Exit.NO_PERMISSION, message) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise Silent(f"the {self.daemon} does not answer: {error}") from error
         if not isinstance(answer, dict) or ("failure" in answer and answer.get("code") not in list(Exit)):
             raise Silent(f"the {self.daemon} does not answer in words of this version")
         if "failure" in answer:
             raise CommandError(Exit(answer["code"]), answer["failure"])
         return answer
+
+
+def exchanged(path: Path, request: bytes, timeout: float) -> Any:
+    """What a program answers at its socket, as JSON, in so many seconds; raises OSError, ValueError, RecursionError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        # A time-out of Python's would refuse to wait for room in the program's queue (connect(2), EAGAIN).
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(timeout), 0))
+        connection.connect(str(path))
+        connection.settimeout(timeout)
+        connection.sendall(request)
+        return json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
 
 
 REFUSED = (CommandError, ValueError, KeyError, TypeError, OverflowError, RecursionError)

@@ -11,9 +11,13 @@ from typing import Any
 from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
+    "debugfs": "e2fsprogs",
     "dpkg-deb": "dpkg",
+    "fdtget": "device-tree-compiler",
     "ip": "iproute2",
     "lsblk": "util-linux",
+    "mdir": "mtools",
+    "mtype": "mtools",
     "nft": "nftables",
     "sfdisk": "fdisk",
     "ss": "iproute2",
@@ -21,6 +25,7 @@ _PACKAGES = {
     "timedatectl": "systemd",
     "unshare": "util-linux",
     "wg": "wireguard-tools",
+    "xz": "xz-utils",
 }
 
 QUICK, LONGEST = 5.0, 60.0
@@ -38,10 +43,11 @@ def require(*programs: str) -> None:
     """Raises CommandError, exit 69, for the first of ``programs`` that is not installed."""
     for program in programs:
         if shutil.which(program) is None:
-            raise _missing(program)
+            raise missing(program)
 
 
-def _missing(program: str) -> CommandError:
+def missing(program: str) -> CommandError:
+    """What to raise where ``program`` is not installed."""
     package = _PACKAGES.get(program, program)
     return CommandError(Exit.UNAVAILABLE, f"{program} is missing: install {package}")
 
@@ -77,7 +83,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
             process_group=0,
         )
     except (FileNotFoundError, PermissionError) as error:  # the latter for an unreadable folder in PATH
-        raise _missing(command[0]) from error
+        raise missing(command[0]) from error
     try:
         output, complaints = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:

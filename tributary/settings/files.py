@@ -48,9 +48,9 @@ class Settings(BaseModel):
         return self.model_dump(exclude_defaults=True, mode="json")
 
 
-def described(keys: Mapping[str, FieldInfo], margin: str) -> str:
+def described(keys: Mapping[str, FieldInfo], margin: str, prefix: str = "") -> str:
     """What each key of a model (its ``model_fields``) is for, and what it takes, in lines for a command's help."""
-    texts = (f"{name}: {field.title}. {field.description}" for name, field in keys.items())
+    texts = (f"{prefix}{name}: {field.title}. {field.description}" for name, field in keys.items())
     wrapper = textwrap.TextWrapper(118, initial_indent=margin, subsequent_indent=f"{margin}    ")
     return "\n".join(map(wrapper.fill, texts))
 

@@ -112,7 +112,7 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
     try:
         server = subprocess.Popen(dhcp_command(lan), process_group=0)
     except (FileNotFoundError, PermissionError) as error:
-        raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
+        raise process.missing("dnsmasq") from error
     with process.ended(server, _END):
         yield server
 

@@ -15,7 +15,7 @@ from image.make import disk
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
 from image.make.layout import Spec
-from image.make.texts import texts, texts_of_disk
+from image.make.texts import texts
 from image.progress import Progress
 from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
@@ -39,7 +39,8 @@ def spec(board: str | Board, role: Role = Role.GATEWAY) -> Spec:
 
 def files(board: str | Board, role: Role = Role.GATEWAY) -> dict[str, str]:
     """Those that it has by itself, by their paths."""
-    return {text.path: text.text for text in texts(spec(board, role))}
+    made = spec(board, role)
+    return {text.path: text.text for text in texts(made, "any", made.board.name)}
 
 
 def small(board: str, role: Role = Role.GATEWAY) -> Spec:
@@ -82,7 +83,7 @@ def boot_image() -> bytes:
 def root_folder(folder: Path, board: str, role: Role) -> Path:
     """The root, boot partition's files and all, as root.py leaves it."""
     root = folder / "root"
-    for text in (*texts(small(board, role)), *texts_of_disk(small(board))):
+    for text in texts(small(board, role), "any", board, f"{board}-disk"):
         put(root, text.path, text.text)
     for path, content in _system(role).items():
         put(root, path, content)

@@ -164,4 +164,4 @@ def test_an_image_that_is_exchanged_stays_the_one_that_was_opened(tmp_path: Path
 def test_without_zstd_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(tmp_path, IMAGE)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refused(path, Exit.UNAVAILABLE) == "zstd is missing: install the package zstd"
+    assert refused(path, Exit.UNAVAILABLE) == "zstd is missing: install zstd"

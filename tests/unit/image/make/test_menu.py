@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from image.make import grub, slots
-from image.make.texts import texts_of_disk
+from image.make.texts import texts
 from image.upgrade import grubenv
 from tests.unit.image.miniature import spec
 
 LAYOUT = spec("x86").layout
-(MENU,) = (each.text for each in texts_of_disk(spec("x86")))
+(MENU,) = (each.text for each in texts(spec("x86"), "x86-disk"))
 _GRUB = """\
 load_env() { :; }
 regexp() { :; }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from image.make.boards import Role
-from image.make.texts import texts_of_disk
+from image.make.texts import texts
 from image.upgrade.boot_partition import BootPartition, fill
 from image.upgrade.choice import Choice
 from image.upgrade.firmware import main, running
@@ -21,7 +21,7 @@ DISK = LAYOUT.disk
 
 @pytest.fixture
 def boot(tmp_path: Path) -> BootPartition:
-    for text in texts_of_disk(spec("rpi")):
+    for text in texts(spec("rpi"), "rpi-disk"):
         put(tmp_path / "card", text.path, text.text)
     return BootPartition(tmp_path / "card/boot/firmware")
 
