@@ -54,7 +54,7 @@ def show(name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: 
     # Not at the top: a quarter of a command's start is the library that draws tables.
     from command import tables
 
-    tables.show(listed, columns, selection)
+    tables.print_view(listed, columns, selection)
 
 
 def show_list(

@@ -12,13 +12,11 @@ from command.show import Column, D, Listed, Selection, chosen
 from tributary.daemons.logs import printable
 
 
-def show(listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
-    """Print a table on standard output."""
-    print_view(Console(), listed, columns, selection)
-
-
-def print_view(console: Console, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
+def print_view(
+    listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, console: Console | None = None
+) -> None:
     """Print a table; no cell is cut, even if its lines get longer than the terminal's."""
+    console = console or Console()
     shown = view(listed, columns, selection)
     console.width = max(console.width, _least_width(cast(Table, shown.renderables[0]), console.is_terminal))
     console.print(shown, highlight=False)

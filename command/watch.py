@@ -55,7 +55,7 @@ def watch(
             elif live:
                 live.update(tables.view(shown, columns, selection, room=console.height - 1), refresh=True)
             else:
-                tables.print_view(console, shown, columns, selection)
+                tables.print_view(shown, columns, selection, console)
             before = seen
             while True:
                 sleep(interval.seconds)

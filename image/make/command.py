@@ -10,7 +10,7 @@ from pathlib import Path
 
 from image.debian import INSIDE, around
 from image.progress import Progress
-from tributary.kernel.process import ended, missing
+from tributary.kernel.process import ended, missing, package_of
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
@@ -24,20 +24,11 @@ _MOUNTS = "; ".join(
         'mount --bind "$0/boot/firmware" "$0/boot/firmware"',
     )
 )
-_TOOLS = {
-    "mmdebstrap": "mmdebstrap",
-    "ansible-playbook": "ansible-core",
-    "sfdisk": "fdisk",
-    "bmaptool": "bmap-tools",
-    "fdtget": "device-tree-compiler",
-    "mkfs.vfat": "dosfstools",
-    "mcopy": "mtools",
-    "mkfs.ext4": "e2fsprogs",
-    "debugfs": "e2fsprogs",
-    "zstd": "zstd",
-    "unshare": "util-linux",
-}
-_OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
+_TOOLS = (
+    *("mmdebstrap", "ansible-playbook", "sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs"),
+    *("zstd", "unshare"),
+)
+_OF_BUNDLES = ("rauc", "mksquashfs")
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,6 @@ def _last_line(log: Path) -> str:
 
 def require(*, bundle: bool = False) -> None:
     """Raise CommandError (69) that names all that is missing, for a ``bundle`` as well."""
-    needed = {**_TOOLS, **(_OF_BUNDLES if bundle else {})}
-    missing = sorted({package for tool, package in needed.items() if shutil.which(tool) is None})
-    if missing:
-        raise CommandError(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")
+    needed = (*_TOOLS, *(_OF_BUNDLES if bundle else ()))
+    if packages := sorted({package_of(tool) for tool in needed if shutil.which(tool) is None}):
+        raise CommandError(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(packages)}")

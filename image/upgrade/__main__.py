@@ -207,7 +207,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _confirm() -> None:
     need_root("tributary-upgrade")
-    slot = firmware.running(Path("/proc/cmdline").read_text())
+    slot = firmware.running()
     if grubenv.is_damaged(BOOT) and _repair(slot) != slot:
         machine.restart()
         return

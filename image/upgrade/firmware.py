@@ -28,16 +28,12 @@ def parser() -> Arguments:
     return made
 
 
-def running(cmdline: str) -> str:
-    """The slot that the kernel's ``cmdline`` names; raises CommandError (69) if there is none."""
-    match = re.search(r"(?:^|\s)rauc\.slot=([AB])(?:\s|$)", cmdline)
+def running(cmdline: str = "") -> str:
+    """The slot that the kernel's ``cmdline`` names, of this machine's; raises CommandError (69) if there is none."""
+    match = re.search(r"(?:^|\s)rauc\.slot=([AB])(?:\s|$)", cmdline or Path("/proc/cmdline").read_text())
     if match is None:
         raise CommandError(Exit.UNAVAILABLE, "this system was not started from one of two slots")
     return match[1]
-
-
-def _running() -> str:
-    return running(Path("/proc/cmdline").read_text())
 
 
 def _act(verb: str, slot: str = "", state: str = "") -> None:
@@ -47,13 +43,13 @@ def _act(verb: str, slot: str = "", state: str = "") -> None:
         case "get-primary":
             print(boot.read().first)
         case "set-primary":
-            boot.write(boot.read().prefer(slot, _running()))
+            boot.write(boot.read().prefer(slot, running()))
         case "get-state":
             print("good" if slot in boot.read().good else "bad")
         case "set-state":
-            boot.write(boot.read().judge(slot, _running(), good=state == "good"))
+            boot.write(boot.read().judge(slot, running(), good=state == "good"))
         case "fill":
-            fill(Path("/"), BOOT / folder(_running()))
+            fill(Path("/"), BOOT / folder(running()))
 
 
 _CHOICES = {"slot": SLOTS, "state": ("good", "bad")}

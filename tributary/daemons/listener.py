@@ -12,10 +12,13 @@ _LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPR
 """IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the daemon, as that of a LAN does."""
 
 
-def listener(address: str, port: int, backlog: int, *, is_dual: bool = False, of: str = "") -> socket.socket:
+def listener(
+    address: str, port: int, backlog: int, *, is_dual: bool = False, of: str = "", interface: str = ""
+) -> socket.socket:
     """Listens there, if it ``is_dual`` at IPv6 and IPv4; raises CommandError, exit 75 if the port is taken, else 71.
 
-    ``of`` is what a message calls what listens, such as " for metrics".
+    ``of`` is what a message calls what listens, such as " for metrics". With ``interface`` packets of no other one
+    reach it (SO_BINDTODEVICE, socket(7)).
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with ExitStack() as undoing:
@@ -23,6 +26,8 @@ def listener(address: str, port: int, backlog: int, *, is_dual: bool = False, of
             made = undoing.enter_context(socket.socket(family, socket.SOCK_STREAM))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.setsockopt(*_LATER[family], 1)
+            if interface:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)
             made.bind((address, port))

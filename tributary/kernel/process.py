@@ -11,12 +11,18 @@ from typing import Any
 from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
+    "ansible-playbook": "ansible-core",
+    "bmaptool": "bmap-tools",
     "debugfs": "e2fsprogs",
     "dpkg-deb": "dpkg",
     "fdtget": "device-tree-compiler",
     "ip": "iproute2",
     "lsblk": "util-linux",
+    "mcopy": "mtools",
     "mdir": "mtools",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.vfat": "dosfstools",
+    "mksquashfs": "squashfs-tools",
     "mtype": "mtools",
     "nft": "nftables",
     "sfdisk": "fdisk",
@@ -48,8 +54,12 @@ def require(*programs: str) -> None:
 
 def missing(program: str) -> CommandError:
     """What to raise where ``program`` is not installed."""
-    package = _PACKAGES.get(program, program)
-    return CommandError(Exit.UNAVAILABLE, f"{program} is missing: install {package}")
+    return CommandError(Exit.UNAVAILABLE, f"{program} is missing: install {package_of(program)}")
+
+
+def package_of(program: str) -> str:
+    """The package of Debian that has ``program``."""
+    return _PACKAGES.get(program, program)
 
 
 def output(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> str:

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -20,6 +20,8 @@ from tributary.settings.values import Accepting
 M = TypeVar("M", bound="Settings")
 
 BOOLEAN = "true or false"
+AS_TEXT = PlainSerializer(str, when_used="unless-none")
+"""Of a value that stands as text in a file, or not at all."""
 
 
 class Settings(BaseModel):

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Annotated, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import PlainSerializer
-
+from tributary.settings.files import AS_TEXT
 from tributary.settings.values import Text, accepting, as_text, or_none
 
 HOURS = "a span of local time, such as '18:00-23:00' or '22:00-06:00'"
@@ -21,9 +20,7 @@ def _time_zone(value: object) -> ZoneInfo:
         raise ValueError from error
 
 
-TimeZone = Annotated[
-    ZoneInfo | None, accepting(TIME_ZONE, or_none(_time_zone)), PlainSerializer(str, when_used="unless-none")
-]
+TimeZone = Annotated[ZoneInfo | None, accepting(TIME_ZONE, or_none(_time_zone)), AS_TEXT]
 
 
 @dataclass(frozen=True)

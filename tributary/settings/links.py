@@ -55,9 +55,9 @@ class LinkPolicy(Settings):
     adapt: bool = Field(False, title="download and upload are the most: rates follow the link's delay")
 
     metered: bool = Field(False, title="it costs by the byte: probed less, and spared if others can")
-    monthly_cap: Annotated[
-        Size | None, accepting(CAP, or_none(within(Size(1)))), PlainSerializer(str, when_used="unless-none")
-    ] = Field(None, title="bytes in and out after which it waits for the next month")
+    monthly_cap: Annotated[Size | None, accepting(CAP, or_none(within(Size(1))))] = Field(
+        None, title="bytes in and out after which it waits for the next month"
+    )
     cap_day: int = Field(
         1, ge=1, le=31, title="when the provider counts from zero; in a shorter month its last day", description=CAP_DAY
     )

@@ -2,18 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field
 
-from tributary.settings.files import Settings
+from tributary.settings.files import AS_TEXT, Settings
 from tributary.settings.hosts import Target
 from tributary.settings.metrics_argument import LISTEN, parse
 from tributary.settings.values import accepting, or_none, reading
 
-ListenAddress = Annotated[
-    Target | None,
-    accepting(LISTEN, or_none(reading(Target, parse))),
-    PlainSerializer(str, when_used="unless-none"),
-]
+ListenAddress = Annotated[Target | None, accepting(LISTEN, or_none(reading(Target, parse))), AS_TEXT]
 
 
 class Metrics(Settings):

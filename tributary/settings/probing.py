@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field
 
-from tributary.settings.files import Settings
+from tributary.settings.files import AS_TEXT, Settings
 from tributary.settings.hosts import Target
 from tributary.settings.units import Duration, within
 from tributary.settings.values import accepting, or_none, reading
@@ -12,12 +12,7 @@ from tributary.settings.values import accepting, or_none, reading
 TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
 SECONDS = "a time from '1s' to '3600s'"
 
-
-ProbeTarget = Annotated[
-    Target | None,
-    accepting(TARGET, or_none(reading(Target, Target.parse))),
-    PlainSerializer(str, when_used="unless-none"),
-]
+ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(reading(Target, Target.parse))), AS_TEXT]
 Seconds = Annotated[Duration, accepting(SECONDS, within(Duration.parse("1s"), Duration.parse("3600s")))]
 
 

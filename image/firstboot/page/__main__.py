@@ -1,5 +1,6 @@
 """The command ``first-start``: a page for the LAN that asks for what makes a home router of this box."""
 
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +15,11 @@ from image.firstboot.page import ports, serving
 from image.firstboot.page.app import Box, Page
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
+from tributary.daemons.listener import listener
 from tributary.daemons.state_file import write_atomic
-from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.cli import Arguments, Contradiction, need_root, parsed_by, program, run
+from tributary.settings.errors import CommandError, Exit, refused
+from tributary.settings.hosts import host_and_port
 
 DESCRIPTION = """\
 Serve the first-start page: a home router whose tributary.toml names neither links nor a gateway asks for them, by a
@@ -59,9 +62,8 @@ def parser() -> Arguments:
     parser.set_handler(_run)
     add = parser.add_argument
     add("--dry-run", action="store_true", help="show the page, change nothing")
-    add(
-        "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"
-    )
+    at = parsed_by(_address_and_port, "an IPv4 address and a port, such as 127.0.0.1:8080")
+    add("--at", type=at, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)")
     add(
         "--wait",
         type=float,
@@ -75,10 +77,8 @@ def parser() -> Arguments:
 
 
 def _address_and_port(text: str) -> tuple[IPv4Address, int]:
-    address, _, port = text.partition(":")
-    if not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError
-    return IPv4Address(address), int(port)
+    address, port = host_and_port(text)
+    return IPv4Address(address), port
 
 
 def _run(dry_run: bool, at: tuple[IPv4Address, int] | None, wait: float, root: Path, card: Path | None) -> None:
@@ -111,9 +111,10 @@ def _show(card: Path | None, address: IPv4Address, port: int) -> None:
 
     box = Box(first_start.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
     page = Page(box, f"{address}:{port}", settings, str(first_start.address(settings)))
-    listener = serving.listening(address, port, None)
+    with refused(Exit.IN_USE, f"{address}:{port}", "cannot be listened on"):
+        here = socket.create_server((str(address), port))
     print(f"http://{address}:{port}/ Code: {first_start.shown(box.code)}. Nothing will be changed.", flush=True)
-    serving.serve(page, listener, lambda: True)
+    serving.serve(page, here, lambda: True)
 
 
 def _serve(task: Task, card: Card, wait: float) -> None:
@@ -130,9 +131,9 @@ def _serve(task: Task, card: Card, wait: float) -> None:
         lan = card.lan or Lan.model_validate({"interface": _port(address, wait), "address": str(address)})
         page = Page(box, str(address.ip), card, str(address))
         with serving.lan_side(lan, gives_address=card.lan is None) as renew:
-            listener = serving.listening(address.ip, first_start.PORT, lan.interface)
+            there = listener(str(address.ip), first_start.PORT, serving.CONNECTIONS, interface=lan.interface)
             print(f"served at {lan.interface}: http://{address.ip}/", flush=True)
-            serving.serve(page, listener, _watch(renew, None if card.lan else lan))
+            serving.serve(page, there, _watch(renew, None if card.lan else lan))
         if page.accepted:
             print(f"{reading.NAME} has settings", flush=True)
             return

@@ -4,7 +4,6 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ipaddress import IPv4Address
 
 from waitress import create_server, wasyncore
 
@@ -24,24 +23,6 @@ _END = 5.0
 """Seconds for dnsmasq(8) to end."""
 _LEASE = "2m"
 """The shortest that dnsmasq(8) knows. Soon after, devices ask the router that the box has become."""
-
-_FREEBIND = 15  # IP_FREEBIND of linux/in.h, ip(7)
-
-
-def listening(address: IPv4Address, port: int, interface: str | None) -> socket.socket:
-    """A socket for the page; with ``interface`` packets of no other one reach it (SO_BINDTODEVICE, socket(7))."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if interface is not None:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-        listener.setsockopt(socket.SOL_IP, _FREEBIND, 1)
-    try:
-        listener.bind((str(address), port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise CommandError(Exit.IN_USE, f"{address}:{port}: cannot be listened on: {error.strerror}") from error
-    return listener
 
 
 def serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:

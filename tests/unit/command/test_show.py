@@ -25,7 +25,7 @@ def link(name: str, **changes: object) -> Link:
 def printed(listed: Listed[D], columns: Sequence[Column[D]], width: int, terminal: bool = False) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=width)
-    tables.print_view(console, listed, columns, Selection(json=False))
+    tables.print_view(listed, columns, Selection(json=False), console)
     return file.getvalue().splitlines()
 
 

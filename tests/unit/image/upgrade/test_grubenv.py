@@ -82,7 +82,7 @@ def did(boot: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a PC is had to do that runs slot A, while a good newer system is in slot B."""
     done: list[str] = []
     monkeypatch.setattr(command, "need_root", lambda _why: None)
-    monkeypatch.setattr(firmware, "running", lambda _line: "A")
+    monkeypatch.setattr(firmware, "running", lambda: "A")
     monkeypatch.setattr(command, "_inside", lambda _device: NEW)
     monkeypatch.setattr(machine, "restart", lambda: done.append("restart"))
     monkeypatch.setattr(machine, "mark", lambda state, slot: done.append(f"{state} {slot}"))
