@@ -203,7 +203,6 @@ class Answers:
 
 
 def _counted(link: Link) -> Link:
-    """With the counters of its interface."""
     octets = interfaces.octets(link.interface) if link.interface else None
     return link.model_copy(update={"sent": octets.sent, "received": octets.received}) if octets else link
 

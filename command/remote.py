@@ -76,7 +76,6 @@ class Answers:
         return Listed(found.sessions, _RATED, found.total)
 
     def devices(self) -> Listed[Device]:
-        """The devices of a home router's LAN that use most."""
         seen = self._seen()
         return Listed(seen.devices, _RATED, seen.devices_total)
 

@@ -38,7 +38,6 @@ class Authority:
 
     @classmethod
     def new(cls) -> "Authority":
-        """A new one, valid for ten years."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _common_name("overlay authority")
         made = _builder(name, name, key.public_key(), _AUTHORITY_DAYS)

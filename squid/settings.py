@@ -117,13 +117,11 @@ class SquidSettings(Settings):
 
     @property
     def sockets(self) -> list[tuple[str, int]]:
-        """All addresses and ports where it listens."""
         counters = [("127.0.0.1", self.counters_port)] if self.counters_port else []
         return [*((address, self.port) for address in self.addresses or ["::"]), *counters]
 
     @property
     def paths(self) -> Paths:
-        """The paths in the state directory, or Debian's."""
         here = self.state_directory
         if here is None:
             return Paths(

@@ -69,7 +69,6 @@ class Origin:
         self._socket.listen(self._backlog)
 
     def connect(self, options: bytes = b"") -> bytes:
-        """The Connect TLV that names this server."""
         return message.connect(self.address, self.port, options)
 
     def accept(self) -> Stream:

@@ -74,7 +74,6 @@ class Rig:
         return self._open.enter_context(Origin(self, address or self.settings.origins[0], **manner))
 
     def address(self, version: int) -> Address:
-        """The origin's address of IP version 4 or 6."""
         for address in self.settings.origins:
             if address.version == version:
                 return address
@@ -87,7 +86,6 @@ class Rig:
         return message.encode(*self.authorization(), *tlvs, version=version, magic=magic)
 
     def authorization(self) -> list[bytes]:
-        """The Cookie TLV if the converter wants one."""
         return [message.cookie(self.cookie())] if self.settings.cookies else []
 
     def cookie(self, source: Address | None = None) -> bytes:

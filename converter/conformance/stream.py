@@ -148,7 +148,6 @@ class Stream:
 
     @property
     def is_multipath(self) -> bool:
-        """True if the connection is Multipath TCP and has not fallen back."""
         try:
             facts = self._socket.getsockopt(LEVEL_MPTCP, MPTCP_INFO, 48)
         except OSError:

@@ -92,7 +92,6 @@ def _run(
     card: Path | None,
     json: bool,
 ) -> int:
-    """``role`` is a name of Role's."""
     if check and (dry_run or report or again):
         raise Contradiction("--check stands alone, or with --role and --json")
     system, own = System.at(root), Role(role) if role else look.image_role(root)

@@ -96,7 +96,6 @@ class Bypass(Settings):
         ]
 
     def holds(self, other: "Bypass") -> bool:
-        """Whether all that ``other`` matches matches this as well."""
         return all(_holds_all(holds, getattr(self, key), getattr(other, key)) for key, holds in _HOLDS.items())
 
 

@@ -40,7 +40,6 @@ class Memory:
             return cls()
 
     def text(self) -> str:
-        """What ``read`` reads."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
 

@@ -95,7 +95,6 @@ def networks(card: Card, facts: Facts) -> Iterator[Action]:
 
 
 def _tagged(card: Card, lan: Lan | None) -> Sequence[Vlan]:
-    """The interfaces with a VLAN's tag."""
     names = (*(wan.interface for wan in card.wan.values()), *card.network, lan.interface if lan else None)
     keys = [
         Vlan(vlans.interface(name), wan.interface, number)

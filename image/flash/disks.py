@@ -35,7 +35,6 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
         return str(self.row["name"])
 
     @property

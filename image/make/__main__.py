@@ -85,7 +85,6 @@ def _build(
     dry_run: bool,
     json: bool,
 ) -> None:
-    """``board`` and ``role`` are names of the tables in image/make/boards.py."""
     if key and not certificate:
         raise Contradiction("--key goes with --certificate, its certificate, which the image has to trust")
     # The whole work, which --help does without.

@@ -52,7 +52,6 @@ class Base:
         return locks[self.image]
 
     def _locks(self) -> dict[str, dict[str, str]]:
-        """Those of all images."""
         with refused(Exit.NO_INPUT, self.lock_path, "cannot be read"):
             text = self.lock_path.read_text() if self.lock_path.exists() else ""
         return lock.parse(text, str(self.lock_path))

@@ -51,7 +51,6 @@ class Disk:
     runner: Runner
 
     def make(self, root: Path, boot: Path) -> None:
-        """With the contents of both folders."""
         with self.path.open("wb") as file:
             file.truncate(self.spec.layout.size)
         self._partition()

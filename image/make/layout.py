@@ -51,7 +51,6 @@ class Layout:
         return {link: number for number, link in enumerate(self.places, start=1)}
 
     def script(self) -> str:
-        """What sfdisk(8) reads."""
         lines = [
             f"start={each.start // SECTOR}, size={each.size // SECTOR}, type={each.kind}{each.fields}\n"
             for each in self.places.values()

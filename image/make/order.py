@@ -50,7 +50,6 @@ class Order:
 
     @property
     def kind(self) -> str:
-        """What images of all versions have in common."""
         return self.board.kind(self.role)
 
     @property

@@ -35,11 +35,9 @@ class Stage:
 
     @property
     def key(self) -> str:
-        """Names the result."""
         return hashlib.sha256("\0".join((self.name, self.image, *self.sources)).encode()).hexdigest()[:16]
 
     def place(self, cache: Path) -> Path:
-        """Where the result lies, or will."""
         return cache / f"{self.name}-{self.image}-{self.key}{self.suffix}"
 
 

@@ -166,7 +166,6 @@ class _System(NamedTuple):
 
 
 def _inside(device: str) -> _System:
-    """The system on ``device``."""
     try:
         with machine.mounted(device) as root:
             trial = Trial(root)

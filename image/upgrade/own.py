@@ -105,7 +105,6 @@ class Trial:
         (self.root / FOLDER / "on-trial").unlink(missing_ok=True)
 
     def failed(self, reason: str) -> None:
-        """It is not, for this ``reason``."""
         self._write("given-up", f"{reason}\n")
 
     def _write(self, name: str, text: str) -> None:

@@ -87,7 +87,6 @@ class Reader:
 
     @property
     def document(self) -> Overlay:
-        """What is known now."""
         now = time.monotonic()
         age = None if self._read_at is None else round(now - self._read_at, 3)
         computed = self._last.computed

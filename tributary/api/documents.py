@@ -20,7 +20,6 @@ class Document(BaseModel):
 
     @property
     def key(self) -> str:
-        """The values of ``KEY``."""
         return " ".join(str(getattr(self, field)) for field in self.KEY)
 
 
@@ -56,7 +55,6 @@ class Link(Counted):
 
     @property
     def condition(self) -> str:
-        """Its state, and the reason if there is one."""
         return f"{self.state}, {self.reason}" if self.reason else self.state
 
 
@@ -161,7 +159,6 @@ class Router(Counted):
 
     @property
     def links_up(self) -> int:
-        """How many of its links have a tunnel that is up."""
         return sum(tunnel.link is not None for tunnel in self.up)
 
 
@@ -238,7 +235,6 @@ class Service(Document):
 
     @property
     def state(self) -> str:
-        """Whether it runs, in words."""
         return "runs" if self.running else "does not answer" if self.is_silent else "does not run"
 
 

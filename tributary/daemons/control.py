@@ -76,7 +76,6 @@ class Control:
 
     @property
     def folder(self) -> Path:
-        """Where the socket is."""
         return self.own_folder or directories.RUN
 
     @property

@@ -194,10 +194,8 @@ class _Connection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its request is incomplete."""
         return self.rest is None and self.awaited is None
 
     @property
     def waits_for(self) -> int:
-        """Events of selectors."""
         return selectors.EVENT_WRITE if self.rest else selectors.EVENT_READ

@@ -39,7 +39,6 @@ class NftTables(Watch):
         self._handles: dict[str, int | None] = {}
 
     def watch(self, tables: Iterable[str]) -> None:
-        """Watch these tables from now on."""
         self._handles = {table: _handle(table) for table in tables}
 
     def lost(self) -> bool:

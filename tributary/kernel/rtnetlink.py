@@ -175,7 +175,6 @@ def routes(message: Message) -> list[Route]:
 
 
 def _hops(found: Any) -> Iterator[tuple[int, Any]]:
-    """Interface and attributes of each next hop."""
     interface = _attribute(found, "RTA_OIF", int)
     if interface is not None:
         yield interface, found

@@ -88,7 +88,6 @@ class PathManager(Netlink):
 
     @staticmethod
     def is_available() -> bool:
-        """Whether the kernel has the family."""
         try:
             return bool(family_number())
         except CommandError:

@@ -89,7 +89,6 @@ class Duration(Quantity):
 
     @property
     def seconds(self) -> float:
-        """The same time in seconds."""
         return self.amount / 10**6
 
 
@@ -112,5 +111,4 @@ class Share(Quantity):
 
     @property
     def fraction(self) -> float:
-        """The same share as a number from 0 to 1."""
         return self.amount / 10**6

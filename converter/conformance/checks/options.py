@@ -33,7 +33,6 @@ def _extended(rig: Rig, origin: Origin, options: bytes, data: bytes = b"") -> tu
 
 
 def _header(reply: Reply) -> tuple[Option, ...]:
-    """The options in the Extended TCP Header TLV."""
     require(Tlv.EXTENDED_TCP_HEADER in reply.tlvs, "an Extended TCP Header TLV", reply)
     return message.options(reply.tlvs[Tlv.EXTENDED_TCP_HEADER][2:])
 

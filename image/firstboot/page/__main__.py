@@ -82,7 +82,6 @@ def _address_and_port(text: str) -> tuple[IPv4Address, int]:
 
 
 def _run(dry_run: bool, at: tuple[IPv4Address, int] | None, wait: float, root: Path, card: Path | None) -> None:
-    """``at`` is where a dry run listens."""
     if dry_run:
         _show(card, *(at or (IPv4Address("127.0.0.1"), 8080)))
         return

@@ -147,7 +147,6 @@ class Page:
         return HTTPStatus.OK, self._form(form, Verdict(steps=steps, files=files))
 
     def _start(self) -> tuple[HTTPStatus, str]:
-        """Take what was judged."""
         draft = self._draft
         if draft is None:
             raise _Refused(HTTPStatus.CONFLICT, "There is nothing to start with: begin at the page itself, /.")
