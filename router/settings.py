@@ -12,14 +12,14 @@ from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import Settings, check, drop_ins, load, parsed
 from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TimeZone
-from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
+from tributary.settings.lan_ipv6 import PRIVATE, SOURCES, LanIpv6, PrivatePrefix
 from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.metrics import Metrics
 from tributary.settings.privacy import ACCEPTED, Privacy
 from tributary.settings.probing import Probe
 from tributary.settings.units import PositiveRate
 from tributary.settings.values import accepting, as_text, matching, or_none, require
-from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.enrolment import TABLES, Enrolment
 from tributary.wireguard.tunnels import PREFIX, Tunnels
 
 MOST_WANS = 8
@@ -36,10 +36,8 @@ MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e
 GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
 PROBED = "adapt = true only with a probe.target or an enrolment, since delay is measured by probes"
 LAN = "the name of an interface that is none of the links, such as 'end0'"
-LAN_IPV6 = "'gateway', 'link', 'translated' or 'off'"
 TRANSLATED = f"with lan_ipv6 = 'translated', and only then, {PRIVATE}"
 INSIDE = "with an enrolment no probe.target, or one at the gateway's inside address, since tunnels lead nowhere else"
-ENROLMENTS = "tables [[enrolment]] as `tributary enrol` prints them"
 
 
 def _glob(value: object) -> str:
@@ -76,12 +74,6 @@ class Wan(LinkPolicy):
     driver: Glob = Field(None, title="driver of ethtool -i, such as 'cdc_ether'")
     mac: Mac = Field(None, title="its current or permanent MAC address")
     bus: Glob = Field(None, title="bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi")
-    priority: int = Field(
-        100,
-        ge=1,
-        le=1000,
-        title="the lowest carries first subflows; of equals, through tunnels, the quickest",
-    )
     fullmesh: bool = Field(False, title="also join to every announced address")
     gateway: Gateways = Field((), title="its default gateways; none: those of DHCP or router advertisements")
 
@@ -124,7 +116,7 @@ class RouterSettings(Settings):
         description="tables [[bypassed]] with match and to, as an image writes them",
     )
     enrolment: Annotated[tuple[Enrolment, ...], _LIST] = Field(
-        (), title="gateways, the first that answers; none: no tunnels", description=ENROLMENTS
+        (), title="gateways, the first that answers; none: no tunnels", description=TABLES
     )
     lan: Annotated[str | None, matching(r"[A-Za-z0-9._-]{1,15}", LAN)] = Field(
         None, title="the LAN's interface, which gets an address of its IPv6 prefix"
@@ -137,7 +129,7 @@ class RouterSettings(Settings):
         description="the path of a file",
     )
     privacy: Privacy = Field("full", title="LAN devices' names and addresses", description=ACCEPTED)
-    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
+    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=SOURCES)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'")
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces")
     metrics: Metrics = Field(Metrics(), title="metrics for Prometheus")

@@ -6,11 +6,12 @@ from itertools import combinations
 from gateway.settings import HOST
 from image.firstboot import bypass, forward, names, pppoe, values, vlans
 from image.firstboot.access_point import FIRST_WIRELESS, AccessPoint
-from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role
+from image.firstboot.settings import MOST_WANS, WANS, Card, Lan, Leg, Role
 from image.firstboot.values import Contradiction
 from image.firstboot.wan import Wan
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
 from tributary.settings.ports import Ports
+from tributary.wireguard.enrolment import TABLES
 
 
 def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
@@ -29,7 +30,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
         yield from _of_access_point(card, card.access_point)
     yield from bypass.contradictions(card.bypass, card.wan)
     if card.forward and not card.enrolment:
-        yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
+        yield "enrolment", "(missing)", f"{TABLES}, since [[forward]] needs the gateway's tunnels"
     yield from _of_tunnels(card)
     if card.prefixes:
         yield from bypass.too_often(card.bypass)
@@ -47,9 +48,9 @@ def _missing(card: Card) -> Iterator[Contradiction]:
     if card.leg is Leg.PLAIN and card.gateway is None:
         yield "gateway", "(missing)", values.GATEWAY
     elif card.leg is Leg.WIREGUARD and not card.enrolment:
-        yield "enrolment", "(missing)", ENROLMENTS
+        yield "enrolment", "(missing)", TABLES
     elif card.target is None:
-        yield "enrolment", "(missing)", f"{ENROLMENTS}; or gateway, {values.GATEWAY}"
+        yield "enrolment", "(missing)", f"{TABLES}; or gateway, {values.GATEWAY}"
     elif card.leg is None and card.gateway and card.enrolment:
         yield "leg", "(missing)", "'wireguard' or 'plain', since there are both gateway and enrolment"
     for number, each in enumerate(card.enrolments):

@@ -20,11 +20,11 @@ from squid.values import ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TimeZone
-from tributary.settings.lan_ipv6 import LanIpv6, PrivatePrefix
+from tributary.settings.lan_ipv6 import SOURCES, LanIpv6, PrivatePrefix
 from tributary.settings.ports import Ports, TcpPorts
 from tributary.settings.probing import Probe
 from tributary.wireguard.addresses import GLOBAL
-from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.enrolment import TABLES, Enrolment
 from tributary.wireguard.tunnels import Tunnels
 
 MOST_WANS = 8
@@ -32,7 +32,6 @@ MOST_WANS = 8
 
 MOST_GATEWAYS = 8
 
-ENROLMENTS = "tables [[enrolment]] as `tributary enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
 STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
@@ -40,7 +39,6 @@ ROUTED = (
     "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
 )
 CONSOLE = "'open' (whoever reaches it may look), 'closed' (who has logged in), or 'off'"
-IPV6 = "'gateway', 'link', 'translated' or 'off'"
 MOST_PORTS = 64
 
 
@@ -126,7 +124,7 @@ class Lan(Settings):
         None,
         strict=False,
         title="whose IPv6 addresses devices have; none: the gateway's, if there is a prefix in the enrolment",
-        description=IPV6,
+        description=SOURCES,
     )
     ipv6_prefix: PrivatePrefix = Field(None, title="the prefix of ipv6 = 'translated'")
     bond_ipv6: bool = Field(False, title="with addresses of links: bond TCP over IPv6; the gateway must have IPv6")
@@ -200,7 +198,7 @@ class Card(Settings):
         description="'wireguard' or 'plain'",
     )
     enrolment: list[Enrolment] = Field(
-        [], max_length=MOST_GATEWAYS, title="router: gateways that let this box in by its keys", description=ENROLMENTS
+        [], max_length=MOST_GATEWAYS, title="router: gateways that let this box in by its keys", description=TABLES
     )
     wifi: Wifi | None = Field(None, title="a wireless network to join")
     access_point: AccessPoint | None = Field(None, title="router: a wireless network of the box's own, for the LAN")

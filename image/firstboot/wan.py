@@ -22,12 +22,6 @@ class Wan(LinkPolicy):
     mac: Mac = Field(None, title="its MAC address")
     bus: Bus = Field(None, title="where it is plugged in, which tells two alike apart")
     vlan: int | None = Field(None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag")
-    priority: int = Field(
-        100,
-        ge=1,
-        le=1000,
-        title="the least number carries first subflows; of equals, through tunnels, the quickest",
-    )
     pppoe: Pppoe | None = Field(
         None, title="how to log in at a provider by PPPoE; none: by DHCP", description="a table such as [wan.dsl.pppoe]"
     )

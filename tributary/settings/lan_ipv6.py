@@ -7,6 +7,7 @@ from typing import Annotated
 from tributary.settings.values import accepting, or_none, reading
 from tributary.wireguard import addresses
 
+SOURCES = "'gateway', 'link', 'translated' or 'off'"
 PRIVATE = "a private IPv6 network of length 64, with ten digits of your own behind fd, such as 'fd12:3456:789a:1::/64'"
 
 

@@ -1,7 +1,7 @@
 """How the access links of a home router are used: what the daemon's settings and a card's say of each alike."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, PlainSerializer, model_validator
 
@@ -25,7 +25,6 @@ ADAPTS = "adapt = true only with download, upload or both, which are then the mo
 CAP = "a size above zero with its unit (MB, GB, TB and others), such as '50GB'"
 CAP_DAY = "a day of the month from 1 to 31, with monthly_cap alone"
 SPANS = "a list of spans of local time, such as ['22:00-06:00', '12:00-13:30']"
-INSTEAD_OF_BACKUP = "use = 'backup' in place of the key backup, which is no more"
 
 
 def _hours(value: object) -> tuple[Hours, ...]:
@@ -47,6 +46,9 @@ class LinkPolicy(Settings):
         title="primary: always; overflow: when the others are full; backup: when no other link works",
         description=USES,
     )
+    priority: int = Field(
+        100, ge=1, le=1000, title="the lowest carries first subflows; of equals, through tunnels, the quickest"
+    )
 
     download: PositiveRate | None = Field(
         None, title="what it surely carries from the Internet; none: packets wait in the modem"
@@ -65,13 +67,6 @@ class LinkPolicy(Settings):
     hours: Annotated[tuple[Hours, ...], accepting(SPANS, _hours), PlainSerializer(_spans)] = Field(
         (), validate_default=False, title="when it may be used; none: always"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_use(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "backup" in given:
-            raise ValueError(INSTEAD_OF_BACKUP)
-        return given
 
     @model_validator(mode="after")
     def _has_what_moves(self) -> Self:

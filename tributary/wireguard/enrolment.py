@@ -21,6 +21,7 @@ ENDPOINT = (
     " '[2001:db8::5]:51820'"
 )
 ROUTERS = f"the router's block of addresses, an IPv4 network of length {BLOCK}, such as '10.84.0.16/{BLOCK}'"
+TABLES = "tables [[enrolment]] as `tributary enrol` prints them"
 INSIDE = "an IPv4 address, such as '10.84.0.1'"
 PREFIX = f"an IPv6 network of length {LAN} in {GLOBAL} or {PRIVATE}, such as '2001:db8:1:1::/{LAN}'"
 

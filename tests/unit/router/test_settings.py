@@ -49,7 +49,7 @@ def test_every_key_is_read() -> None:
     found, given = read(text), tomllib.loads(text)["wan"]["dsl"]
     wan = found.wan["dsl"]
     assert (wan.mac, wan.gateway) == ("02:00:5e:10:00:*", (ip_address("192.168.1.1"), ip_address("fe80::1")))
-    written = ("use", "download", "upload", "adapt", "metered", "monthly_cap", "cap_day", "hours")
+    written = ("use", "priority", "download", "upload", "adapt", "metered", "monthly_cap", "cap_day", "hours")
     assert wan.written == {key: given[key] for key in written}
     assert found.probe.target == Target(ip_address("2001:db8::5"), 5124)
     assert (found.probe.interval.seconds, found.probe.timeout.seconds) == (5, 1.5)
@@ -84,7 +84,7 @@ def test_every_key_is_read() -> None:
         (WAN + 'hours = "22:00-06:00"', "wan.dsl.hours = '22:00-06:00': accepted: a list of spans of local time"),
         (WAN + 'hours = ["22:00-24:00"]', "a list of spans of local time, such as ['22:00-06:00'"),
         (WAN + "hours = []", "a list of spans"),
-        (WAN + "backup = true", "accepted: use = 'backup' in place of the key backup, which is no more"),
+        (WAN + "backup = true", "wan.dsl.backup = True: accepted: one of the keys adapt, "),
         (WAN + 'gateway = ["192.168.1.1", "192.168.1.2"]', "at most one IPv4 and one IPv6 address"),
         (WAN + 'gateway = ["fe80::1%eth0"]', "without scope"),
         (WAN + 'gateway = ["0.0.0.0"]', "at most one IPv4"),

@@ -80,7 +80,7 @@ WRONG = [
     ('[wan.dsl]\nbus = "1 1"', "wan.dsl.bus = '1 1'", "ethtool -i"),
     ('[wan.dsl]\nport = "1-1"', "wan.dsl.port = '1-1'", "driver, "),
     ('[wan.dsl]\ninterface = "end0"\nvlan = 4095', "wan.dsl.vlan = 4095", "a whole number from 1 to 4094"),
-    ('[wan.dsl]\ninterface = "e*"\nbackup = true', "wan.dsl = {", "use = 'backup' in place of the key backup"),
+    ('[wan.dsl]\ninterface = "e*"\nbackup = true', "wan.dsl.backup = True", "one of the keys adapt, "),
     ('[wan.dsl]\ninterface = "e*"\npriority = 0', "wan.dsl.priority = 0", "a whole number from 1 to 1000"),
     ('[wan.dsl]\ninterface = "e*"\ndownload = "50"', "wan.dsl.download = '50'", "a rate above zero with its unit"),
     ('[wan.dsl]\ninterface = "e*"\nupload = "0mbit"', "wan.dsl.upload = '0mbit'", "a rate above zero"),
