@@ -13,11 +13,11 @@ _WIDTH = 110
 
 
 class _Step:
-    """The present step: since when it runs, and when its progress was last shown."""
+    """The present step: since when it runs, and after how many seconds its progress was last shown."""
 
     def __init__(self, name: str, place: str, seconds: float | None) -> None:
         self.name, self.place, self.expected = name, place, seconds
-        self.began = self.shown = time.monotonic()
+        self.began, self.shown = time.monotonic(), 0.0
 
     @property
     def spent(self) -> float:
@@ -28,13 +28,6 @@ class _Step:
         if done:
             return self.spent / done - self.spent
         return max(0.0, self.expected - self.spent) if self.expected is not None else None
-
-    def due(self, every: float) -> bool:
-        now = time.monotonic()
-        if now - self.shown < every:
-            return False
-        self.shown = now
-        return True
 
 
 class Progress:
@@ -53,10 +46,11 @@ class Progress:
 
     def update(self, done: float | None = None, doing: str = "") -> None:
         """How far the step is, a share from 0 to 1, or None if not known; called often."""
-        if self._step and self._step.due(self._every):
-            left = self._step.left(done)
+        step = self._step
+        if step and step.spent - step.shown >= self._every:
+            step.shown, left = step.spent, step.left(done)
             facts = {"done": done, "seconds_left": None if left is None else round(left), "doing": doing}
-            self._tell("progress", self._step, facts)
+            self._tell("progress", step, facts)
 
     def end(self, cached: bool = False) -> None:
         """The step is over; ``cached``: its result was there already."""

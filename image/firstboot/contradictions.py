@@ -147,11 +147,8 @@ def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
     for other, rule in card.wan.items():
         for taken in (wan.interface or "", pppoe.interface(name)):
             if other != name and not rule.by_device and rule.may_be(taken):
-                yield (
-                    f"wan.{other}.interface",
-                    rule.interface,
-                    f"one that {taken}, which is for wan.{name}, does not fit",
-                )
+                accepted = f"one that {taken}, which is for wan.{name}, does not fit"
+                yield f"wan.{other}.interface", rule.interface, accepted
 
 
 def _tagged(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:

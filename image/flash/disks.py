@@ -147,8 +147,7 @@ def _reasons(disk: Device, force: bool, needed: int) -> Iterator[CommandError]:
         yield CommandError(Exit.USAGE, f"its sectors have {sectors} bytes: images need a disk with sectors of {SECTOR}")
     if not force and not _pluggable(disk):
         yield CommandError(Exit.USAGE, f"it is not removable (bus {disk.bus}): --force writes to it all the same")
-    small = too_small(disk, needed)
-    if small:
+    if small := too_small(disk, needed):
         yield small
 
 

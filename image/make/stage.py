@@ -48,7 +48,14 @@ def run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
     """
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     with _alone(cache, stages[0].image, progress):
-        _run(stages, cache, progress)
+        for number, stage in enumerate(stages, start=1):
+            times = Durations(cache / "durations.json")
+            progress.begin(stage.name, f"{number}/{len(stages)}", times.of(stage))
+            cached = stage.place(cache).exists()
+            if not cached:
+                _make(stage, cache, progress, times)
+            _forget_others(stage, cache)
+            progress.end(cached)
 
 
 @contextmanager
@@ -62,18 +69,6 @@ def _alone(cache: Path, image: str, progress: Progress) -> Iterator[None]:
             stack.enter_context(directories.lock_file(path, wait=True))
             progress.end()
         yield
-
-
-def _run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
-    for number, stage in enumerate(stages, start=1):
-        times = Durations(cache / "durations.json")
-        progress.begin(stage.name, f"{number}/{len(stages)}", times.of(stage))
-        place = stage.place(cache)
-        cached = place.exists()
-        if not cached:
-            _make(stage, cache, progress, times)
-        _forget_others(stage, cache)
-        progress.end(cached)
 
 
 def _make(stage: Stage, cache: Path, progress: Progress, times: "Durations") -> None:

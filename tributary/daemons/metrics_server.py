@@ -36,11 +36,10 @@ def answer(head: bytes, page: Page, log: Log) -> bytes:
 
 def respond(head: bytes, page: Page) -> bytes:
     """The whole response to a request whose head (without the empty line) is ``head``; raises what ``page`` does."""
-    method = head.split(b" ", 1)[0]
     if (refused := refusal(head)) is not None:
         return refused
     response = _response("200 OK", page(), _PAGE)
-    return response if method == b"GET" else response.partition(_END)[0] + _END
+    return response if head.startswith(b"GET ") else response.partition(_END)[0] + _END
 
 
 def refusal(head: bytes) -> bytes | None:

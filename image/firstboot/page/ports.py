@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
-from pathlib import Path
 
 from image.firstboot.interfaces import Interface, Kind, interfaces, own_addresses
 from tributary.kernel import process
@@ -48,15 +47,15 @@ def found(quiet: Mapping[str, float], now: float, wait: float = QUIET_SECONDS) -
     return min(waited)[1] if waited else None
 
 
-def looked_at(own: IPv4Interface, sys: Path = Path("/sys")) -> tuple[Port, ...]:
+def looked_at(own: IPv4Interface) -> tuple[Port, ...]:
     """The ports that may be the LAN's, now; ``own`` is the address that the page itself gives to one."""
-    ports = [each for each in interfaces(sys) if each.kind is Kind.WIRED and each.built_in]
+    ports = [each for each in interfaces() if each.kind is Kind.WIRED and each.built_in]
     return tuple(_port(each, own) for each in ports)
 
 
-def is_free(name: str, own: IPv4Interface, sys: Path = Path("/sys")) -> bool:
+def is_free(name: str, own: IPv4Interface) -> bool:
     """Whether something is connected to the port, and nobody there gives addresses."""
-    found = [_port(each, own) for each in interfaces(sys) if each.name == name]
+    found = [_port(each, own) for each in interfaces() if each.name == name]
     return any(port.carrier and not port.upstream for port in found)
 
 

@@ -44,18 +44,15 @@ def wrong_keys(form: Form) -> str | None:
     # Private ones cut out of their files, or another field's secret.
     lines = enumerate(form.ssh_keys.split("\n"), 1)
     wrong = ", ".join(str(number) for number, line in lines if line.strip() and not public_key.is_key(line))
-    return (
-        f"ssh_keys: no key in line {wrong}, and nothing of it was kept: accepted: {public_key.ACCEPTED}"
-        if wrong
-        else None
-    )
+    if not wrong:
+        return None
+    return f"ssh_keys: no key in line {wrong}, and nothing of it was kept: accepted: {public_key.ACCEPTED}"
 
 
 def wrong_password(form: Form) -> str | None:
     """What is wrong with the password of a form."""
-    return (
-        f"password: accepted: {password.SHORTEST} signs or more" if 0 < len(form.password) < password.SHORTEST else None
-    )
+    is_short = 0 < len(form.password) < password.SHORTEST
+    return f"password: accepted: {password.SHORTEST} signs or more" if is_short else None
 
 
 @dataclass(frozen=True)
