@@ -21,6 +21,7 @@ from tributary.api.documents import (
     Tunnel,
 )
 from tributary.daemons.text import age, scaled
+from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import by_number
 
@@ -207,11 +208,7 @@ def print_object(indent: int | None = 2, **members: object) -> None:
 
 def print_either(lines: Iterable[str], as_json: bool, **members: Any) -> None:
     """One JSON object, or ``lines`` for a person."""
-    if as_json:
-        print_object(**members)
-        return
-    for line in lines:
-        print(line)
+    cli.show({"version": VERSION, **members}, lines, as_json=as_json)
 
 
 def chosen(documents: Sequence[D], columns: Sequence[Column[D]], selection: Selection) -> Sequence[D]:

@@ -2,9 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from json import dumps
 from pathlib import Path
-from typing import Any
 
 from overlay import control, programs
 from overlay.purposes import (
@@ -20,7 +18,7 @@ from overlay.purposes import (
     member,
 )
 from overlay.reader import etcd
-from tributary.settings.cli import Arguments, Subcommands, parsed_by
+from tributary.settings.cli import Arguments, Subcommands, parsed_by, show
 from tributary.settings.values import require
 
 _ENROL = """\
@@ -120,22 +118,23 @@ def _enrol(name: str, authority: Path, purpose: Purpose, days: float, json: bool
     # Not at the top: no other command makes certificates.
     from overlay.authority import enrol
 
-    folder = enrol(authority, name, days, purpose)
-    print(dumps({"name": name, "folder": str(folder)}, indent=2) if json else folder)
+    folder = str(enrol(authority, name, days, purpose))
+    show({"name": name, "folder": folder}, [folder], as_json=json)
 
 
 def _authorize(names: Sequence[str], role: str, reached: Sequence[str], json: bool) -> None:
-    _print(programs.ask(control.PROGRAM, ["authorize", f"--as={role}", *reached, *names]), json)
+    _change(["authorize", f"--as={role}", *reached, *names], json)
 
 
 def _revoke(names: Sequence[str], reached: Sequence[str], json: bool) -> None:
-    _print(programs.ask(control.PROGRAM, ["revoke", *reached, *names]), json)
+    _change(["revoke", *reached, *names], json)
+
+
+def _change(words: Sequence[str], as_json: bool) -> None:
+    changed = programs.ask(control.PROGRAM, words)
+    show(changed, changed["changes"] or ["nothing to change"], as_json=as_json)
 
 
 def _reached(authority: Path, endpoints: str, dry_run: bool) -> list[str]:
     """How the program gets to etcd, and that it changes nothing in a dry run."""
     return [*etcd.arguments(endpoints, authority / ADMINISTRATOR), *(["--dry-run"] if dry_run else [])]
-
-
-def _print(changed: Any, as_json: bool) -> None:
-    print(dumps(changed, indent=2) if as_json else "\n".join(changed["changes"]) or "nothing to change")

@@ -8,7 +8,6 @@ from squid import targets
 from squid.settings import SquidSettings
 from tributary.settings.hosts import Address, Network
 from tributary.settings.templates import rendered
-from tributary.settings.units import Duration
 
 _TEMPLATES = Path(__file__).parent
 
@@ -27,8 +26,8 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
         own_targets=_texts(_every_form(own)),
         private_targets=_texts(targets.private(settings.private_targets)),
         cache_mebibytes=settings.cache.amount // 2**20 if settings.cache else 0,
-        head_timeout=_seconds(settings.head_timeout),
-        drain=_seconds(settings.drain),
+        head_timeout=int(settings.head_timeout.seconds),
+        drain=int(settings.drain.seconds),
         resolvers=_texts(settings.resolvers),
         hosts_file=settings.hosts_file,
         privacy=settings.privacy,
@@ -55,7 +54,3 @@ def _every_form(own: Sequence[Address]) -> list[Network]:
 
 def _texts(items: Iterable[object]) -> list[str]:
     return [str(item) for item in items]
-
-
-def _seconds(time: Duration) -> int:
-    return time.amount // 10**6

@@ -4,7 +4,7 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING
 
 from . import message
 from .stream import PROTOCOL_MPTCP, Stream
@@ -17,33 +17,35 @@ TCP_SAVE_SYN = 27
 MOST_FILLERS = 8
 
 
-class Manner(TypedDict, total=False):
-    """How a server behaves. `segment`: the maximum segment size that it announces, in bytes."""
-
-    listening: bool  # else the port refuses
-    mptcp: bool
-    fast_open: bool  # hands out Fast Open cookies
-    segment: int
-    backlog: int
-
-
 class Origin:
-    """A listening socket at a free port of an address."""
+    """A listening socket at a free port of an address; one that is not `listening` refuses.
 
-    def __init__(self, rig: "Rig", address: message.Address, **manner: Unpack[Manner]) -> None:
+    `fast_open`: it hands out Fast Open cookies. `segment`: the maximum segment size that it announces, in bytes.
+    """
+
+    def __init__(
+        self,
+        rig: "Rig",
+        address: message.Address,
+        listening: bool = True,
+        mptcp: bool = False,
+        fast_open: bool = False,
+        segment: int = 0,
+        backlog: int = 64,
+    ) -> None:
         self.address = address
         self._rig = rig
-        self._backlog = manner.get("backlog", 64)
-        self._socket = _socket(address, manner.get("mptcp", False))
+        self._backlog = backlog
+        self._socket = _socket(address, mptcp)
         try:
-            self._prepare(manner.get("segment"), manner.get("fast_open", False))
-            if manner.get("listening", True):
+            self._prepare(segment, fast_open)
+            if listening:
                 self.listen()
         except BaseException:
             self._socket.close()
             raise
 
-    def _prepare(self, segment: int | None, fast_open: bool) -> None:
+    def _prepare(self, segment: int, fast_open: bool) -> None:
         try:
             self._socket.bind((str(self.address), 0))
         except OSError as error:

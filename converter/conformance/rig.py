@@ -5,11 +5,11 @@ import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any
 
 from . import message
 from .message import Address, Reply
-from .origin import Manner, Origin
+from .origin import Origin
 from .stream import PROTOCOL_MPTCP, Stream
 from .verdict import Skip, Unmet, require
 
@@ -69,7 +69,7 @@ class Rig:
 
     # The origin's side
 
-    def origin(self, address: Address | None = None, **manner: Unpack[Manner]) -> Origin:
+    def origin(self, address: Address | None = None, **manner: Any) -> Origin:
         """An origin server at that address, or at the first of them."""
         return self._open.enter_context(Origin(self, address or self.settings.origins[0], **manner))
 
@@ -81,9 +81,9 @@ class Rig:
 
     # The client's side
 
-    def request(self, *tlvs: bytes, version: int = message.VERSION, magic: int = message.MAGIC) -> bytes:
+    def request(self, *tlvs: bytes, **header: int) -> bytes:
         """A Convert message that the converter has no reason to refuse for want of a cookie."""
-        return message.encode(*self.authorization(), *tlvs, version=version, magic=magic)
+        return message.encode(*self.authorization(), *tlvs, **header)
 
     def authorization(self) -> list[bytes]:
         return [message.cookie(self.cookie())] if self.settings.cookies else []
@@ -124,12 +124,10 @@ class Rig:
             raise Unmet("a connection to the converter", str(error)) from None
         return self.stream(connection)
 
-    def ask(
-        self, *tlvs: bytes, data: bytes = b"", version: int = message.VERSION, magic: int = message.MAGIC
-    ) -> Stream:
+    def ask(self, *tlvs: bytes, data: bytes = b"", **header: int) -> Stream:
         """A connection to the converter on which it was sent such a request, with `data` right behind."""
         upstream = self.upstream()
-        upstream.ask(self.request(*tlvs, version=version, magic=magic) + data)
+        upstream.ask(self.request(*tlvs, **header) + data)
         return upstream
 
     # Both
