@@ -8,14 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tributary.daemons.directories import lock_file
 from tributary.daemons.state_file import write_atomic
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
 
 
 def _git(checkout: Path) -> tuple[str, ...]:
@@ -46,17 +44,6 @@ def results_folder(name: str, parent: Path) -> Iterator[Path]:
     finally:
         if partial.exists() and not any(partial.iterdir()):
             partial.rmdir()
-
-
-@contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """A file's lock for the length of the block; raises CommandError (exit 75), which says what is ``otherwise``."""
-    with ExitStack() as lock:
-        try:
-            lock.enter_context(lock_file(path))
-        except BlockingIOError as error:
-            raise CommandError(Exit.IN_USE, otherwise) from error
-        yield
 
 
 def partial_folder(parent: Path) -> Path:

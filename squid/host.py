@@ -5,8 +5,7 @@ import ipaddress
 import json
 import pwd
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from squid.settings import SquidSettings
@@ -43,18 +42,14 @@ def require_state(settings: SquidSettings) -> None:
         pass
 
 
-@contextmanager
-def locked_state(settings: SquidSettings) -> Iterator[int]:
+def locked_state(settings: SquidSettings) -> AbstractContextManager[int]:
     """The descriptor of a lock beside the pid file, which Squid inherits: locked until both have ended.
 
     Unlike the pid file it exists from the first moment to the last. Raises CommandError (75) if another `squid run`
     holds it, and FileNotFoundError without the folder.
     """
-    try:
-        with directories.lock_file(settings.paths.pid.with_suffix(".lock")) as lock:
-            yield lock
-    except BlockingIOError as error:
-        raise _state_in_use(settings, "another `squid run`, which starts or ends") from error
+    taken = str(_state_in_use(settings, "another `squid run`, which starts or ends"))
+    return directories.lock_file(settings.paths.pid.with_suffix(".lock"), taken=taken)
 
 
 def _squid_of(pid_file: Path) -> int | None:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -105,19 +105,14 @@ def _keep_guarded(squid: subprocess.Popen[bytes], rules: str) -> None:
     squid.wait()
 
 
-@contextmanager
-def _only_one_here() -> Iterator[int]:
+def _only_one_here() -> AbstractContextManager[int]:
     """Exclude a second Squid from this network namespace, where it would replace the first one's guard.
 
     Squid inherits the lock's descriptor, so that the lock remains if this process is killed and Squid runs on.
     """
+    directories.make_run()
     path = directories.RUN / f"squid.{directories.namespace()}.lock"
-    try:
-        directories.make_run()
-        with directories.lock_file(path) as lock:
-            yield lock
-    except BlockingIOError as error:
-        raise CommandError(Exit.IN_USE, "another `squid run` serves this network namespace") from error
+    return directories.lock_file(path, taken="another `squid run` serves this network namespace")
 
 
 def _prepare_state(settings: SquidSettings) -> None:

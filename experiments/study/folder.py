@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.results import locked, partial_folder, write_json
+from experiments.results import partial_folder, write_json
 from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, file_name
+from tributary.daemons.directories import lock_file
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError, Exit
 
@@ -106,10 +107,10 @@ class Folder:
         return self.path / "readings" / f"{file_name(point, repetition)}.json"
 
 
-def _locked(partial: Path) -> AbstractContextManager[None]:
+def _locked(partial: Path) -> AbstractContextManager[int]:
     """The lock is beside the folder, which has another name once it is whole."""
     message = f"{partial}: another command goes on with this run: accepted: other options, or other --results"
-    return locked(partial.with_name(f"{partial.name}.lock"), message)
+    return lock_file(partial.with_name(f"{partial.name}.lock"), taken=message)
 
 
 def _read(path: Path) -> Any:

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.results import locked
 from experiments.testbed import native
 from experiments.testbed.links import PROBE, connect, emulation, set_mtu
 from experiments.testbed.network import lay
@@ -111,7 +110,7 @@ def alone(name: str) -> Iterator[None]:
     """
     check_name(name)
     message = f"another command measures on testbeds {name!r}: accepted: another name, or when that has ended"
-    with locked(_RUN / f"tributary-run-{name}.lock", message):
+    with directories.lock_file(_RUN / f"tributary-run-{name}.lock", taken=message):
         yield
 
 

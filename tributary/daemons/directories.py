@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tributary.settings.errors import CommandError, Exit
+
 RUN = Path("/run/tributary")
 """Shared by all daemons of a machine until a reboot; only root writes there."""
 _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
@@ -45,14 +47,20 @@ def namespace() -> int:
 
 
 @contextmanager
-def lock_file(path: Path, wait: bool = False) -> Iterator[int]:
+def lock_file(path: Path, wait: bool = False, taken: str = "") -> Iterator[int]:
     """The descriptor of a lock on the file ``path``, which is created if missing and removed after the block.
 
     A process that inherits it holds the lock even after this one was killed. Nobody else can: whoever may open a file
     may hold its lock (flock(2)), so only the owner may. Raises OSError: FileNotFoundError without the file's directory,
-    BlockingIOError if the lock is taken and ``wait`` is False, PermissionError for somebody else's file.
+    BlockingIOError if the lock is taken and ``wait`` is False, PermissionError for somebody else's file. With a message
+    for a lock that is ``taken``, that is a CommandError, exit 75.
     """
-    descriptor = _locked_file(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    try:
+        descriptor = _locked_file(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        if taken:
+            raise CommandError(Exit.IN_USE, taken) from error
+        raise
     try:
         yield descriptor
     finally:
