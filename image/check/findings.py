@@ -10,7 +10,7 @@ from pathlib import Path
 
 from image.firstboot.settings import Role
 from image.partitions import EFI_SYSTEM, FAT32, LINUX, LINUX_ROOT_X86_64, Table
-from tributary.kernel.process import missing
+from tributary.kernel.process import require
 from tributary.settings.errors import CommandError, Exit
 
 _ENTRY = re.compile(r"/\d+/[0-7]+/\d+/\d+/([^/]*)/\d*/")  # inode, mode, user, group, name, size
@@ -70,10 +70,8 @@ class Ext4:
 
 def run(*command: str, given: bytes = b"") -> bytes:
     """What ``command`` prints, with ``given`` on its standard input; raises CommandError (66, 69)."""
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, check=False)
-    except (FileNotFoundError, PermissionError) as error:
-        raise missing(command[0]) from error
+    require(command[0])
+    done = subprocess.run(command, input=given, capture_output=True, check=False)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
         raise CommandError(Exit.NO_INPUT, f"{command[0]}: {said[-1]}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from image.debian import INSIDE, around
 from image.progress import Progress
-from tributary.kernel.process import ended, missing, package_of
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
@@ -41,25 +41,23 @@ class Runner:
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command``; raises CommandError: 69 if it is not here, 71 if it fails, with the log's end."""
         begun = self.log.stat().st_size if self.log.exists() else 0
+        process.require(command[0])
         with self.log.open("ab") as log:
-            try:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=os.environ | (environment or {}),
-                )
-            except (FileNotFoundError, PermissionError) as error:
-                raise missing(command[0]) from error
-        with ended(process, _GRACE):
-            while not _is_over(process):
+            running = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | (environment or {}),
+            )
+        with process.ended(running, _GRACE):
+            while not _is_over(running):
                 self.progress.update(doing=_last_line(self.log))
-        if process.returncode != 0:
+        if running.returncode != 0:
             said = self.log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()[-_TAIL:]
             shown = "".join(f"\n  {line}" for line in said)
             raise CommandError(
-                Exit.SYSTEM, f"{_short(command)} ended with {process.returncode} (all it said: {self.log}):{shown}"
+                Exit.SYSTEM, f"{_short(command)} ended with {running.returncode} (all it said: {self.log}):{shown}"
             )
 
     def inside(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -73,11 +71,11 @@ class Runner:
         self.run(around(root, command, _MOUNTS), environment)
 
 
-def _is_over(process: "subprocess.Popen[bytes]") -> bool:
+def _is_over(running: "subprocess.Popen[bytes]") -> bool:
     """After a second at most."""
     with suppress(subprocess.TimeoutExpired):
-        process.wait(1)
-    return process.returncode is not None
+        running.wait(1)
+    return running.returncode is not None
 
 
 def _short(command: Sequence[str]) -> str:
@@ -100,5 +98,5 @@ def _last_line(log: Path) -> str:
 def require(*, bundle: bool = False) -> None:
     """Raise CommandError (69) that names all that is missing, for a ``bundle`` as well."""
     needed = (*_TOOLS, *(_OF_BUNDLES if bundle else ()))
-    if packages := sorted({package_of(tool) for tool in needed if shutil.which(tool) is None}):
+    if packages := sorted({process.package_of(tool) for tool in needed if shutil.which(tool) is None}):
         raise CommandError(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(packages)}")

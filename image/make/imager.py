@@ -12,6 +12,8 @@ from urllib.parse import quote
 from image.make.boards import Role
 from image.make.pack import BLOCK_MAP, IMAGE, Packed
 
+ENDING = ".os_list.json"
+
 _TITLES = {
     Role.GATEWAY: ("Tributary gateway", "ends Multipath TCP for clients"),
     Role.ROUTER: ("Tributary home router", "uses all of its links at once, by Multipath TCP"),
@@ -29,11 +31,6 @@ _MODELS = (
 
 Model 5 is left out: Debian 13's kernel has no network on it (docs/install-pi.md).
 """
-
-
-def file_name(image: str) -> str:
-    """Of the list for an ``image`` of this name."""
-    return f"{image}.os_list.json"
 
 
 def listing(image: str, role: Role, version: str, date: datetime, packed: Packed) -> dict[str, Any]:

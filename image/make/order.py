@@ -95,7 +95,7 @@ class Making:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the files that people download, the image itself last."""
-        listing = (imager.file_name(self.name),) if self.order.board.imager else ()
+        listing = (f"{self.name}{imager.ENDING}",) if self.order.board.imager else ()
         bundles = (f"{self.name}{bundle.ENDING}",) if self.order.key else ()
         return (*listing, *bundles, *pack.names(self.name))
 
@@ -143,7 +143,7 @@ class Making:
             packed = pack.make(self._place(self.drive), self.name, target, runner)
             if self.order.board.imager:
                 found = imager.listing(self.name, self.order.role, self.version, self.release.date, packed)
-                (target / imager.file_name(self.name)).write_text(json.dumps(found))
+                (target / f"{self.name}{imager.ENDING}").write_text(json.dumps(found))
 
         return self._stage("files", (self.drive.key,), "", 120, make)
 
@@ -207,7 +207,7 @@ def deliver(making: Making) -> list[Path]:
     order, packed = making.order, making.files.place(making.order.cache)
     others: dict[str, Path | str] = {}
     if order.board.imager:
-        name = imager.file_name(making.name)
+        name = f"{making.name}{imager.ENDING}"
         address = order.url or order.output.resolve().as_uri()
         others[name] = f"{json.dumps(imager.addressed(json.loads((packed / name).read_text()), address), indent=2)}\n"
     if order.key:

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import SLOTS, folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.own import Trial
-from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, program, run
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, program, run, show
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -184,7 +183,7 @@ def _status(json: bool) -> None:
         "next": slots.first,
         "takes": slots.compatible,
     }
-    print(dumps(facts) if json else "\n".join(_lines(facts)))
+    show(facts, _lines(facts), as_json=json, indent=None)
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

@@ -49,11 +49,10 @@ def require(*programs: str) -> None:
     """Raises CommandError, exit 69, for the first of ``programs`` that is not installed."""
     for program in programs:
         if shutil.which(program) is None:
-            raise missing(program)
+            raise _missing(program)
 
 
-def missing(program: str) -> CommandError:
-    """What to raise where ``program`` is not installed."""
+def _missing(program: str) -> CommandError:
     return CommandError(Exit.UNAVAILABLE, f"{program} is missing: install {package_of(program)}")
 
 
@@ -93,7 +92,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
             process_group=0,
         )
     except (FileNotFoundError, PermissionError) as error:  # the latter for an unreadable folder in PATH
-        raise missing(command[0]) from error
+        raise _missing(command[0]) from error
     try:
         output, complaints = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:

@@ -90,10 +90,8 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
     if lan.leases is None:
         yield None
         return
-    try:
-        server = subprocess.Popen(dhcp_command(lan), process_group=0)
-    except (FileNotFoundError, PermissionError) as error:
-        raise process.missing("dnsmasq") from error
+    process.require("dnsmasq")
+    server = subprocess.Popen(dhcp_command(lan), process_group=0)
     with process.ended(server, _END):
         yield server
 

@@ -39,7 +39,7 @@ def delivered(made: Making) -> dict[str, Any]:
     for name in made.names:
         (folder / name).touch()
     listing = imager.listing(made.name, made.order.role, made.version, made.release.date, PACKED)
-    (folder / imager.file_name(made.name)).write_text(json.dumps(listing))
+    (folder / f"{made.name}{imager.ENDING}").write_text(json.dumps(listing))
     first, *_ = order.deliver(made)
     found: dict[str, Any] = json.loads(first.read_text())
     return found
