@@ -39,10 +39,9 @@ class System:
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` inside, without network, its output shown; raises CommandError (exit 71) if it fails."""
         entering = around(self.root, ["chroot", str(self.root), *command])
-        try:
-            subprocess.run(entering, env={**INSIDE, **(environment or {})}, check=True)
-        except subprocess.CalledProcessError as error:
-            raise CommandError(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
+        code = subprocess.run(entering, env={**INSIDE, **(environment or {})}, check=False).returncode
+        if code != 0:
+            raise CommandError(Exit.SYSTEM, f"{' '.join(command)} failed with {code}: see above")
 
     def path(self, inside: str) -> Path:
         """Where the absolute path ``inside`` is on this machine."""

@@ -16,7 +16,7 @@ from itertools import count, islice
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from typing import Any
 
-from tributary.kernel.process import QUICK, output
+from tributary.kernel.process import QUICK, output, require
 from tributary.settings.errors import CommandError, Exit
 
 _NO_HANDLE = "0:"
@@ -99,21 +99,17 @@ def restart() -> None:
 
 class _Process:
     def __init__(self) -> None:
-        try:
-            # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
-            self._popen = subprocess.Popen(
-                ("tc", "-force", "-batch", "-"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=False,
-                bufsize=0,
-                process_group=0,
-            )
-        except OSError as error:
-            raise CommandError(
-                Exit.UNAVAILABLE, f"tc cannot be started: install the package iproute2 ({error})"
-            ) from error
+        require("tc")
+        # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
+        self._popen = subprocess.Popen(
+            ("tc", "-force", "-batch", "-"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=False,
+            bufsize=0,
+            process_group=0,
+        )
         assert self._popen.stdin is not None and self._popen.stderr is not None
         self._numbers = count(1)
         self._errors = ""
