@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Annotated
 
 from image.firstboot.actions import Action, EnableUnit, WriteFile
+from tributary.settings.hosts import LABEL
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
 
@@ -29,9 +30,6 @@ DNS = (
 TIME = "debian.pool.ntp.org"
 """Of systemd-timesyncd as Debian builds it."""
 
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-
-
 Others = str | tuple[str, ...]
 """NOBODY, LINKS, or who is asked by TLS: ADDRESS#NAME each."""
 
@@ -39,7 +37,7 @@ Others = str | tuple[str, ...]
 def _server(value: object) -> str:
     """A name server that is asked by TLS, and the name in its certificate: ADDRESS#NAME."""
     address, sign, name = as_text(value).partition("#")
-    require(sign == "#" and len(name) <= 253 and re.fullmatch(rf"{_LABEL}(\.{_LABEL})+", name) is not None)
+    require(sign == "#" and len(name) <= 253 and re.fullmatch(rf"{LABEL}(\.{LABEL})+", name) is not None)
     return f"{ip_address(address)}#{name}"
 
 

@@ -8,6 +8,9 @@ from typing import Self
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+"""Each part of a host's name (RFC 1123 section 2.1)."""
+
 CONVERT_PORT = 5124
 """The default port of a gateway for other converters."""
 

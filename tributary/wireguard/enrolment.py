@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from tributary.settings.files import Settings
-from tributary.settings.hosts import Address, as_address, host_and_port, joined
+from tributary.settings.hosts import LABEL, Address, as_address, host_and_port, joined
 from tributary.settings.values import accepting, or_none, reading, require
 from tributary.wireguard.addresses import BLOCK, GLOBAL, LAN, PRIVATE
 from tributary.wireguard.keys import Key
@@ -24,8 +24,6 @@ ROUTERS = f"the router's block of addresses, an IPv4 network of length {BLOCK}, 
 TABLES = "tables [[enrolment]] as `tributary enrol` prints them"
 INSIDE = "an IPv4 address, such as '10.84.0.1'"
 PREFIX = f"an IPv6 network of length {LAN} in {GLOBAL} or {PRIVATE}, such as '2001:db8:1:1::/{LAN}'"
-
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Endpoint:
 def _is_name(host: str) -> bool:
     """Whether a host can have this name (RFC 1123 section 2.1): its last label is not all digits."""
     labels = host.rstrip(".").split(".")
-    return len(host) <= 253 and all(re.fullmatch(_LABEL, each) for each in labels) and not labels[-1].isdigit()
+    return len(host) <= 253 and all(re.fullmatch(LABEL, each) for each in labels) and not labels[-1].isdigit()
 
 
 def _is_of_a_lan(network: IPv6Network) -> bool:
