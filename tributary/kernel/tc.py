@@ -100,16 +100,19 @@ def restart() -> None:
 class _Process:
     def __init__(self) -> None:
         require("tc")
-        # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
-        self._popen = subprocess.Popen(
-            ("tc", "-force", "-batch", "-"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=False,
-            bufsize=0,
-            process_group=0,
-        )
+        try:
+            # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
+            self._popen = subprocess.Popen(
+                ("tc", "-force", "-batch", "-"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=False,
+                bufsize=0,
+                process_group=0,
+            )
+        except OSError as error:
+            raise CommandError(Exit.SYSTEM, f"tc cannot be started: {error}") from error
         assert self._popen.stdin is not None and self._popen.stderr is not None
         self._numbers = count(1)
         self._errors = ""
