@@ -43,10 +43,7 @@ _BYTES_RECEIVED = struct.Struct("=128xQ")  # struct tcp_info in linux/tcp.h
 def main() -> None:
     """Download as the command line says; a failure is an exception, hence exit code 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
-    parser.add_argument("--proxy", metavar="HOST:PORT", help="HTTP proxy; without it the server is asked itself")
-    parser.add_argument("--source", metavar="ADDRESS", help="local address to connect from")
-    parser.add_argument("--mptcp", action="store_true", help="use MPTCP")
+    add_route(parser)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="break the download off after these")
     parser.add_argument("--every", type=float, default=0.1, metavar="SECONDS", help="between samples (default: 0.1)")
     parser.add_argument("--interface", action="append", default=[], help="count the bytes of this interface as well")
@@ -59,6 +56,14 @@ def main() -> None:
         finally:
             if not whole:
                 break_off(connection)
+
+
+def add_route(parser: argparse.ArgumentParser) -> None:
+    """Add what requested() takes."""
+    parser.add_argument("url")
+    parser.add_argument("--proxy", metavar="HOST:PORT", help="HTTP proxy; without it the server is asked itself")
+    parser.add_argument("--source", metavar="ADDRESS", help="local address to connect from")
+    parser.add_argument("--mptcp", action="store_true", help="use MPTCP")
 
 
 def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from experiments.probes.download import answered, break_off, read_body, requested
+from experiments.probes.download import add_route, answered, break_off, read_body, requested
 
 _PIECE = bytes(1 << 18)
 
@@ -22,10 +22,7 @@ _PIECE = bytes(1 << 18)
 def main() -> None:
     """Transfer as the command line says; a failure is an exception, hence exit code 1."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
-    parser.add_argument("--proxy", metavar="HOST:PORT", help="HTTP proxy; without it the server is asked itself")
-    parser.add_argument("--source", metavar="ADDRESS", help="local address to connect from")
-    parser.add_argument("--mptcp", action="store_true", help="use MPTCP")
+    add_route(parser)
     parser.add_argument("--upload", type=int, metavar="BYTES", help="send so many by each connection")
     parser.add_argument("--connections", type=int, default=1, help="at once (default: 1)")
     parser.add_argument("--seconds", type=float, required=True, help="break off after these")
