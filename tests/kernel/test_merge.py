@@ -36,9 +36,9 @@ FRAGMENTS = read_fragments(ROOT / "kernel-config")
 
 @pytest.fixture(scope="module")
 def debian() -> Iterator[System]:
-    """A Debian with the compilers for both boards and all of its kernel source that olddefconfig reads."""
+    """A Debian with the compilers for both boards and what olddefconfig and our patches read of its kernel source."""
     with unpacked(base(CACHE, SUITE, ARCHITECTURES, MERGING), CACHE) as system:
-        unpack_source(system, only=KCONFIG)
+        unpack_source(system, only=(*KCONFIG, "*/net/mptcp/*"))
         yield system
 
 
@@ -66,7 +66,6 @@ def test_what_a_fragment_loses_is_said_with_its_name(debian: System, own: str, s
 
 def test_every_patch_fits_debians_source_and_only_once(debian: System) -> None:
     patches = read_patches(ROOT / "kernel-config")
-    unpack_source(debian, only=("*/net/mptcp/*",))
     apply_patches(debian, patches)
     changed = debian.path("/usr/src/linux-source-6.12/net/mptcp/protocol.c").read_text()
     assert "if (!subflow->map_valid)\n\t\tsubflow->map_seq = READ_ONCE(msk->ack_seq);" in changed
