@@ -8,6 +8,7 @@ import os
 import random
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from experiments.testbed import native
@@ -44,12 +45,14 @@ class File:
     path: Path
     size: int
     seed: int
-    sha256: str
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of all of it, made when it is asked for: of large files less is downloaded, or nobody asks."""
+        return self.sha256_of(self.size)
 
     def sha256_of(self, size: int) -> str:
         """The digest of its first ``size`` bytes."""
-        if size == self.size:
-            return self.sha256
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             for start in range(0, size, _CHUNK):
@@ -68,8 +71,7 @@ def random_file(size: int, seed: int) -> File:
             for start in range(0, size, _CHUNK):
                 output.write(source.randbytes(min(_CHUNK, size - start)))
         partial.replace(path)
-    with path.open("rb") as file:
-        return File(path, size, seed, hashlib.file_digest(file, "sha256").hexdigest())
+    return File(path, size, seed)
 
 
 def start_server(testbed: Testbed, files: Path) -> Process:
