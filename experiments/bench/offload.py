@@ -130,7 +130,7 @@ class Offload(Experiment):
     """
 
     claim = "What does a relay cost, and what once its work is offloaded to the kernel?"
-    quick = {"repeat": 1, "size": "16GB", "small": "4GB"}
+    quick = {"repeat": 1, "size": "10GB", "small": "2500MB"}
     in_turn = True
     at = [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))]
 
