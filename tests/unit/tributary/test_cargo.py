@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,27 @@ def test_without_cargo_the_programs_are_those_that_are_there(
     program.parent.mkdir()
     program.touch()
     assert cargo.build("tributary-load", released=released) == [program]
+
+
+@pytest.mark.parametrize(("since", "asks"), [(None, True), ("101", True), ("100", False)])
+def test_what_was_built_since_then_is_taken_as_it_is(
+    since: str | None, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cargo, "works", lambda: True)
+    monkeypatch.setattr(cargo, "CACHE", tmp_path)
+    monkeypatch.setattr(cargo, "_BUILD", "false")
+    monkeypatch.delenv("TRIBUTARY_BUILT_SINCE", raising=False)
+    if since:
+        monkeypatch.setenv("TRIBUTARY_BUILT_SINCE", since)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("tributary-load", "tributary-load.built"):
+        (folder / name).touch()
+        os.utime(folder / name, (100, 100))
+    if asks:
+        with command_error(Exit.SYSTEM, "tributary-load: cannot be built: see above"):
+            cargo.build("tributary-load")
+    else:
+        assert cargo.build("tributary-load") == [folder / "tributary-load"]
+    with command_error(Exit.SYSTEM, "overlay-paths: cannot be built: see above"):
+        cargo.build("overlay-paths")
