@@ -226,7 +226,8 @@ def left_running() -> list[int]:
 
 def wait_until_put_back(world: World, state: dict[str, str], before: Mapping[str, object]) -> None:
     deadline = time.monotonic() + 60
-    while world.state() != state or traces() != before or left_running():
+    # All that the machines are takes longest to read.
+    while left_running() or traces() != before or world.state() != state:
         assert time.monotonic() < deadline, [key for key, value in world.state().items() if value != state[key]]
         time.sleep(0.2)
 
