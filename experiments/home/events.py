@@ -2,9 +2,11 @@
 knocks. Each with what devices notice of it.
 """
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from experiments.home.gateway import CONVERT_PORT, ROUTER
 from experiments.home.household import Household
@@ -73,24 +75,36 @@ def wander(home: Household, link: Link, changes: int, every: float) -> Wandered:
 
 
 def revoke(home: Household) -> float:
-    """The gateway shuts the router out, and lets it in again: the seconds in which a call still passed."""
-    state = home.network.directory / "gateway"
-    file = state / "routers" / f"{ROUTER}.toml"
-    kept = file.read_text()
+    """The gateway shuts the router out: the seconds in which a call still passed."""
+    file, kept = _file_of_the_router(home)
+    shutil.copy(file, kept)
     with calling(home.network.device) as call:
         begun = time.monotonic()
         home.gateway.revoke()
         time.sleep(_AFTER)
         heard = call()
-    file.write_text(kept)
-    (state / "revoked.json").unlink()  # else its keys stay out
+    return heard.last_by(GATEWAY) - begun
+
+
+def let_in(home: Household) -> None:
+    """The gateway lets the router in again, if it has shut it out."""
+    file, kept = _file_of_the_router(home)
+    if not kept.exists():
+        return
+    kept.rename(file)
+    (file.parents[1] / "revoked.json").unlink()  # else its keys stay out
     since = time.time()
     home.gateway.command("sync")
     # The gateway has forgotten all keys, and WireGuard makes new ones 15 s after data without an answer.
     with calling(home.network.device):
         home.router.wait_until_renewed(since)
     home.router.wait_until_whole()
-    return heard.last_by(GATEWAY) - begun
+
+
+def _file_of_the_router(home: Household) -> tuple[Path, Path]:
+    """The gateway's file of the router, and where it is kept while the router is shut out."""
+    folder = home.network.directory
+    return folder / "gateway/routers" / f"{ROUTER}.toml", folder / f"{ROUTER}-kept.toml"
 
 
 def knock(home: Household) -> list[str]:

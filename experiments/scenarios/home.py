@@ -104,6 +104,7 @@ class Home(Experiment):
     def measure(self, built: Household, point: Point, repetition: int) -> Reading:
         """Raises CommandError: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
         what = point["what"]
+        events.let_in(built)
         if what in _CALL_GAPS:
             noticed = events.cut(built, built.network.links[0], what)
             kept = float(len(noticed.addresses) == 1)
