@@ -119,6 +119,8 @@ class _Session:
     paths that lose vary by themselves.
     """
     changed: int = 0
+    joined: bool = False
+    """Whether a path has joined since: what it brings says nothing about those that are tried."""
     round_trip: int = 0
     """Of the slowest path that the trial is about."""
     next_trial: int = 0
@@ -238,15 +240,19 @@ class Decider:
         """Take up what has come, what has gone, and what the kernel has not done."""
         for gone in session.known - readings.keys():
             session.rates.pop(gone, None)
+            session.recalled.discard(gone)
             session.left_out.discard(gone)
             session.tried.discard(gone)
         for new in readings.keys() - session.known:
             session.rates[new] = deque(maxlen=_CAPACITY)
+            session.joined = True
+        if not session.tried:
+            session.phase = _Phase.STEADY
         session.known = set(readings)
         made = set() if self._is_dry else {name for name, each in readings.items() if each.made_backup}
-        if refused := session.backups - made:
-            session.left_out -= refused
-            session.tried -= refused
+        if not session.backups <= made:
+            # What it did take is used again below: this session is not asked for any more.
+            session.left_out, session.tried = set(), set()
             session.phase, session.next_trial, session.next_retry = _Phase.STEADY, _NEVER, _NEVER
             self._tell(session, Kind.REFUSED, "it began before pm_type was 1: the kernel takes no decision about it")
         for name in made - session.backups:
@@ -256,7 +262,7 @@ class Decider:
         if not used and session.backups:
             session.phase, session.left_out, session.tried = _Phase.STEADY, session.backups, set()
             yield from self._free(session, now, Kind.WORSE, "what is no backup is gone, or one by the client's will")
-        elif len(used) > 1 and not used <= session.recalled:
+        elif len(used) > 1 and session.phase is not _Phase.RETRY and not used <= session.recalled:
             yield from self._recall(session, used, now)
 
     def _recall(self, session: _Session, used: Collection[FourTuple], now: int) -> Iterator[Change]:
@@ -352,15 +358,18 @@ class Decider:
         yield from (Change(session.token, name, True) for name in others)
 
     def _begin(self, session: _Session, changed: Iterable[Traffic], now: int) -> None:
-        session.before = session.total(_BEFORE)
+        # The session may have paused before the last readings.
+        session.before = max(session.total(_BEFORE), session.total(_IN_A_ROW))
         session.samples.clear()
+        session.joined = False
         session.changed, session.round_trip = now, 1000 * max((each.rtt_us for each in changed), default=0)
 
     def _end_trial(self, session: _Session, now: int) -> Iterator[Change]:
         after, session.phase = session.total(_JUDGED), _Phase.STEADY
         tried, session.tried = session.tried, set()
         text = f"{_rate(after)} without {self._called(session, tried)}, {_rate(session.before)} with"
-        if tried and session.best in session.known and after >= _GAIN * session.before:
+        is_better = after >= _GAIN * session.before and not session.joined
+        if session.best in session.known and is_better:
             self._leave_out(session, tried, min(session.before, after / 2), now)
             self._tell(session, Kind.KEPT, f"{text}: a backup")
             return
@@ -390,15 +399,17 @@ class Decider:
         tried, session.tried = session.tried, set()
         used = session.used(readings) - tried
         text = f"{_rate(after)} with {self._called(session, tried)}, {_rate(session.before)} without"
-        if not used or after >= _GAIN * session.before:
+        if not used or (after >= _GAIN * session.before and not session.joined):
             self._postpone(session, now)
             self._learn(session, tried, now, is_worse=False)
             self._tell(session, Kind.FREED, f"{text}: used")
             return
         session.left_out |= tried
-        session.floor = min(after, session.before / 2)
         session.next_retry = now + session.retry_pause
         session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
+        if max(map(session.sending, readings)) >= _BUSY and not session.joined:
+            # Otherwise it paused meanwhile, or got another path: it may have more with all than that.
+            session.floor = min(after, session.before / 2)
         self._tell(session, Kind.BACK, f"{text}: still a backup")
         yield from (Change(session.token, name, True) for name in tried)
 
@@ -439,7 +450,8 @@ class Decider:
 
 def _measure(session: _Session, readings: Readings, before: Readings, took: int) -> bool:
     """Note what has passed since the reading before; False if there is none."""
-    passed = {name: (each, before[name]) for name, each in readings.items() if name in before}
+    found = {name: (each, before[name]) for name, each in readings.items() if name in before}
+    passed = {name: (new, old) for name, (new, old) in found.items() if new.token == old.token}
     if not passed or took <= 0:
         return False
     rates = {name: (new.acked - old.acked) * SECOND / took for name, (new, old) in passed.items()}

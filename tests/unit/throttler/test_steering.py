@@ -1,4 +1,4 @@
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -53,6 +53,7 @@ class World:
     round_trips: Mapping[FourTuple, int] = field(default_factory=lambda: {FAST: 20_000})
     """Microseconds; of others 60,000."""
     obeys: bool = True
+    refused: set[FourTuple] = field(default_factory=set)
     every: int = HALF
     now: int = 100 * SECOND
     acked: Counter[FourTuple] = field(default_factory=Counter)
@@ -70,7 +71,7 @@ class World:
                 self.acked[name] += round(rate * MEGABYTE * self.every / SECOND)
                 self.sending[name] += round(share * 1_000_000 * self.every / SECOND)
             for change in self.decider.decide(self._readings(rates), self.now):
-                if self.obeys:
+                if self.obeys and change.subflow not in self.refused:
                     (self.made.add if change.backup else self.made.discard)(change.subflow)
                 found.append(change)
                 self.changes.append((self.now / SECOND - 100, change))
@@ -369,6 +370,68 @@ def test_a_dry_decider_counts_what_needs_no_trial_and_changes_nothing() -> None:
     assert world.read(100) == []
     assert world.decider.counts[Kind.UNTRIED] >= 2
     assert str(world.decider.explain(7)).endswith("; wireless (10.0.2.2) would become a backup")
+
+
+def test_a_session_that_pauses_while_a_backup_is_tried_again_has_shown_nothing() -> None:
+    world = World(stalling)
+    world.read(12)
+    while not any(not change.backup for change in world.read()):
+        pass
+    world.model = lambda _: {}
+    assert world.read(10) == [Change(7, SLOW, backup=True)]
+    again = world.now
+    world.model = lambda used: {FAST: (0.5, 1.0)} | ({SLOW: (0.1, 1.0)} if SLOW in used else {})
+    assert world.read(20) == [Change(7, SLOW, backup=False)]
+    assert world.now - again == 10 * SECOND
+    assert world.decider.counts[Kind.WORSE] == 1
+
+
+def test_a_pause_before_a_trial_does_not_make_what_follows_look_faster() -> None:
+    world = World(limited)
+    world.model = lambda _: {}
+    world.read(3)
+    world.model = limited
+    assert world.read(3) == [Change(7, SLOW, backup=True)]
+    world.read(20)
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.UNDONE: 1}
+
+
+def test_what_a_path_brings_that_joins_during_a_trial_does_not_count() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        return {**limited(used), **({THIRD: (3.0, 0.5)} if THIRD in used else {})}
+
+    world = World(model)
+    assert world.read(4) == [Change(7, SLOW, backup=True)]
+    world.names = (FAST, SLOW, THIRD)
+    world.read(12)
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.UNDONE: 1}
+    assert not world.made and len(world.decider.learned) == 0
+
+
+def test_a_path_that_is_gone_ends_its_trial() -> None:
+    world = World(stalling, names=(FAST, SLOW, THIRD))
+    assert world.read(4) == [Change(7, SLOW, backup=True)]
+    world.names = (FAST, THIRD)
+    assert world.read(20) == []
+    assert world.decider.counts == {Kind.TRIAL: 1}
+
+
+def test_where_the_kernel_refuses_one_of_two_paths_the_other_one_is_used_again() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        return {FAST: (3.0, 0.5)} | {name: (0.1, 1.0) for name in (SLOW, THIRD) if name in used}
+
+    world = World(model, names=(FAST, SLOW, THIRD), refused={THIRD})
+    world.read(10)
+    assert not world.made
+    assert world.decider.counts[Kind.REFUSED] == 1
+
+
+def test_a_subflow_of_another_session_with_the_same_addresses_and_ports_is_not_measured_against_it() -> None:
+    first = World(adding)
+    first.read(10)
+    second = World(adding, first.decider, token=8, now=first.now)
+    assert second.read() == []
+    assert second.decider._sessions[8].samples == deque()
 
 
 _RATE = st.tuples(st.floats(0, 10), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
