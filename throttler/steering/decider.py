@@ -37,6 +37,8 @@ _CLEARLY = 0.9
 """Below this share of what there should be, something is wrong."""
 _GAIN = 1.1
 """What a path must bring to be in use, and a trial to do without it, times the rate that there is otherwise."""
+_GAIN_CLEAN = 1.05
+"""What a path must bring that hardly loses anything: nobody waits for it long, and all of the sum is to be had."""
 _IDLE, _BUSY = 0.1, 0.9
 """Shares of the time: a path is idle for more than the one, and a sender is sending for more than the other."""
 _LEAST = 12_500
@@ -86,11 +88,14 @@ class _Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Between two readings: bytes per second of subflows, and for which shares of the time they were sending."""
+    """Between two readings: bytes per second of subflows, for which shares of the time they were sending, and which of
+    them retransmitted.
+    """
 
     nanoseconds: int
     rates: Mapping[FourTuple, float]
     sending: Mapping[FourTuple, float]
+    losing: frozenset[FourTuple]
 
     @property
     def total(self) -> float:
@@ -156,19 +161,32 @@ class _Session:
         """The mean share of the time in the last samples, or what else is made ``of`` their shares."""
         return of(sample.sending.get(name, 0.0) for sample in list(self.samples)[-_IN_A_ROW:])
 
-    def brought(self, name: FourTuple) -> float:
-        """Bytes per second by the subflow, in all samples."""
-        return fmean(sample.rates.get(name, 0.0) for sample in self.samples)
+    def brought(self, names: Collection[FourTuple]) -> list[float]:
+        """Bytes per second by these subflows together, in each sample."""
+        return [sum(sample.rates.get(name, 0.0) for name in names) for sample in self.samples]
 
-    def brought_little(self, name: FourTuple) -> bool:
-        """Whether the subflow brought little in all samples, and in the later half no more than in the earlier one.
+    def gain(self, names: Collection[FourTuple]) -> float:
+        """What these must bring. A queue that overflows now and then is no loss: that is in most samples."""
+        losing = sum(not sample.losing.isdisjoint(names) for sample in self.samples)
+        return _GAIN if 2 * losing > len(self.samples) else _GAIN_CLEAN
+
+    def brought_little(self, names: Collection[FourTuple]) -> bool:
+        """Whether these brought little in all samples, and in the later half no more than in the earlier one.
 
         One whose rate still grows, as in slow start, may bring more than all others.
         """
-        rates = [sample.rates.get(name, 0.0) for sample in self.samples]
-        half, total = len(rates) // 2, self.total(_BEFORE)
+        rates, total = self.brought(names), self.total(_BEFORE)
+        half = len(rates) // 2
         is_growing = sum(rates[-half:]) > sum(rates[:half])
-        return half > 0 and not is_growing and total < _GAIN * (total - self.brought(name))
+        return half > 0 and not is_growing and total < self.gain(names) * (total - fmean(rates))
+
+    def little(self, names: Iterable[FourTuple]) -> list[FourTuple]:
+        """Those of these that brought little, also together."""
+        found: list[FourTuple] = []
+        for name in sorted(names, key=lambda each: sum(self.brought([each]))):
+            if self.brought_little([*found, name]):
+                found.append(name)
+        return found
 
 
 PathOf = Callable[[int, FourTuple], ClientPath | None]
@@ -314,8 +332,8 @@ class Decider:
         elif now >= session.next_trial and total > _LEAST:
             others = [name for name in used if name != best and session.sending(name) > _BUSY]
             slower = [name for name in others if readings[name].rtt_us > readings[best].rtt_us]
-            if is_busy and session.shows(_BEFORE) and (little := list(filter(session.brought_little, slower))):
-                shown = f"{_rate(sum(map(session.brought, little)))} of {_rate(session.total(_BEFORE))}"
+            if is_busy and session.shows(_BEFORE) and (little := session.little(slower)):
+                shown = f"{_rate(fmean(session.brought(little)))} of {_rate(session.total(_BEFORE))}"
                 text = f"{shown} came by what is slower and always sends"
                 yield from self._do_without(session, best, little, now, text)
             elif others and total < _CLEARLY * sum(map(session.capacity, used.difference(others))):
@@ -399,7 +417,9 @@ class Decider:
         tried, session.tried = session.tried, set()
         used = session.used(readings) - tried
         text = f"{_rate(after)} with {self._called(session, tried)}, {_rate(session.before)} without"
-        if not used or (after >= _GAIN * session.before and not session.joined):
+        # Without the second condition it is another path that has become faster.
+        is_better = after >= session.gain(tried) * session.before and not session.brought_little(tried)
+        if not used or (is_better and not session.joined):
             self._postpone(session, now)
             self._learn(session, tried, now, is_worse=False)
             self._tell(session, Kind.FREED, f"{text}: used")
@@ -459,7 +479,8 @@ def _measure(session: _Session, readings: Readings, before: Readings, took: int)
     for name, rate in rates.items():
         if rate:
             session.rates[name].append(max(rate, readings[name].delivery_rate))
-    session.samples.append(_Sample(took, rates, sending))
+    losing = frozenset(name for name, (new, old) in passed.items() if new.retransmitted != old.retransmitted)
+    session.samples.append(_Sample(took, rates, sending, losing))
     return True
 
 

@@ -54,10 +54,13 @@ class World:
     """Microseconds; of others 60,000."""
     obeys: bool = True
     refused: set[FourTuple] = field(default_factory=set)
+    losing: Callable[[int, FourTuple], bool] = lambda _reading, _name: False
+    """Whether a subflow retransmits before a reading of this number."""
     every: int = HALF
     now: int = 100 * SECOND
     acked: Counter[FourTuple] = field(default_factory=Counter)
     sending: Counter[FourTuple] = field(default_factory=Counter)
+    again: Counter[FourTuple] = field(default_factory=Counter)
     made: set[FourTuple] = field(default_factory=set)
     changes: list[tuple[float, Change]] = field(default_factory=list)
 
@@ -70,6 +73,7 @@ class World:
             for name, (rate, share) in rates.items():
                 self.acked[name] += round(rate * MEGABYTE * self.every / SECOND)
                 self.sending[name] += round(share * 1_000_000 * self.every / SECOND)
+                self.again[name] += self.losing(self.now // self.every, name)
             for change in self.decider.decide(self._readings(rates), self.now):
                 if self.obeys and change.subflow not in self.refused:
                     (self.made.add if change.backup else self.made.discard)(change.subflow)
@@ -83,6 +87,7 @@ class World:
                 acked=self.acked[name],
                 received=0,
                 rtt_us=self.round_trips.get(name, 60_000),
+                retransmitted=self.again[name],
                 token=self.token,
                 delivery_rate=round(2 * rates[name][0] * MEGABYTE) if rates.get(name, (0, 0))[1] == 0.5 else 0,
                 sending_us=self.sending[name],
@@ -370,6 +375,43 @@ def test_a_dry_decider_counts_what_needs_no_trial_and_changes_nothing() -> None:
     assert world.read(100) == []
     assert world.decider.counts[Kind.UNTRIED] >= 2
     assert str(world.decider.explain(7)).endswith("; wireless (10.0.2.2) would become a backup")
+
+
+def unequal(used: frozenset[FourTuple]) -> Rates:
+    """Both are busy, and the slow path brings a sixteenth of the sum."""
+    return {name: (rate, 1.0) for name, rate in ((FAST, 6.0), (SLOW, 0.4)) if name in used}
+
+
+def test_a_slower_path_that_loses_nothing_is_used_though_it_brings_less_than_a_tenth() -> None:
+    assert World(unequal).read(200) == []
+    # A queue that overflows now and then is no loss.
+    assert World(unequal, losing=lambda reading, _: reading % 3 == 0).read(200) == []
+    losing = World(unequal, losing=lambda _, name: name == SLOW)
+    assert losing.read(12) == [Change(7, SLOW, backup=True)]
+    assert losing.decider.counts == {Kind.UNTRIED: 1}
+
+
+def test_a_backup_that_loses_nothing_any_more_is_used_again_though_it_brings_less_than_a_tenth() -> None:
+    world = World(stalling)
+    world.read(20)
+    world.model = unequal
+    assert world.read(120) == [Change(7, SLOW, backup=False)]
+    assert world.decider.counts[Kind.FREED] == 1
+
+
+def test_a_backup_that_brings_nothing_stays_one_though_the_other_path_became_faster_meanwhile() -> None:
+    world = World(stalling)
+    world.read(20)
+    world.model = lambda used: {FAST: (7.0, 1.0), SLOW: (0.1, 1.0)} if SLOW in used else {FAST: (6.0, 1.0)}
+    world.read(80)
+    assert world.made == {SLOW}
+    assert world.decider.counts[Kind.BACK] == 1
+
+
+def test_of_three_paths_two_that_bring_much_together_are_not_left_out_at_once() -> None:
+    rates = {FAST: 6.0, SLOW: 0.2, THIRD: 0.25}
+    world = World(lambda used: {name: (rates[name], 1.0) for name in used}, names=(FAST, SLOW, THIRD))
+    assert world.read(8) == [Change(7, SLOW, backup=True)]
 
 
 def test_a_session_that_pauses_while_a_backup_is_tried_again_has_shown_nothing() -> None:
