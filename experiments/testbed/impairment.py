@@ -5,7 +5,7 @@ emulators stay as they are: nftables drops what arrives at either end, behind th
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Link
@@ -36,14 +36,11 @@ def losing_bursts(testbed: Testbed, link: Link, milliseconds: int, one_in: int =
 
 @contextmanager
 def _impaired(testbed: Testbed, link: Link, fate: str, burst: int = 1) -> Iterator[None]:
-    ends = (testbed.client, testbed.gateway)
-    for end in ends:
-        end.run("nft", _TABLE.format(link=link.name, fate=fate, burst=burst))
-    try:
+    with ExitStack() as made:
+        for end in (testbed.client, testbed.gateway):
+            end.run("nft", _TABLE.format(link=link.name, fate=fate, burst=burst))
+            made.callback(end.run, "nft", "delete", "table", "netdev", f"impairment-{link.name}")
         yield
-    finally:
-        for end in ends:
-            end.run("nft", "delete", "table", "netdev", f"impairment-{link.name}")
 
 
 @contextmanager

@@ -77,6 +77,13 @@ def test_a_black_hole_ends_with_a_block_that_fails(testbed: Testbed) -> None:
     assert shown(testbed) == before
 
 
+def test_a_black_hole_ends_at_either_end_though_it_is_gone_from_the_other(testbed: Testbed) -> None:
+    before = shown(testbed)
+    with pytest.raises(CommandError), lossy(testbed, testbed.topology.links[0]):
+        testbed.client.run("nft", "delete", "table", "netdev", "impairment-wired")
+    assert shown(testbed) == before
+
+
 def test_an_address_goes_and_another_one_comes(testbed: Testbed) -> None:
     wireless = testbed.topology.links[1]
     before = shown(testbed)
