@@ -116,15 +116,22 @@ def _print(value: dict[str, object]) -> None:
     print(json.dumps(value), flush=True)
 
 
-def requested(url: str, proxy: str | None, source: str | None, mptcp: bool, upload: int | None = None) -> socket.socket:
+def requested(
+    url: str,
+    proxy: str | None,
+    source: str | None,
+    mptcp: bool,
+    upload: int | None = None,
+    seconds: float = _STALLED,
+) -> socket.socket:
     """A connection with a GET of ``url`` on its way, or the head of a PUT of so many bytes: through ``proxy``
-    (host:port), from the address ``source``, if given; raises OSError.
+    (host:port), from the address ``source``, if given; raises OSError, TimeoutError if connecting takes ``seconds``.
     """
     parts = urlsplit(url)
     peer = urlsplit(f"//{proxy}") if proxy else parts
     family = socket.AF_INET6 if ":" in (peer.hostname or "") else socket.AF_INET
     connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP if mptcp else 0)
-    connection.settimeout(_STALLED)
+    connection.settimeout(seconds)
     if source:
         connection.bind((source, 0))
     connection.connect((peer.hostname, peer.port or 80))

@@ -1,6 +1,7 @@
 """Transfers at once, each a request on a connection of its own, and how many bytes of them arrive in a time.
 
-Prints {"bytes", "seconds"}: of all together, when the last one is whole or the time is over, from the first connect on.
+Prints ``begun`` at the first connect, then {"bytes", "seconds"} of all together, from there until the last one is whole
+or the time is over.
 Of an upload that is broken off counts what the other end has acknowledged. What is broken off ends by a reset.
 """
 
@@ -11,6 +12,7 @@ import socket
 import sys
 import termios
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=1, help="at once (default: 1)")
     parser.add_argument("--seconds", type=float, required=True, help="break off after these")
     arguments = parser.parse_args()
+    print("begun", flush=True)
     begun = time.monotonic()
     ask = partial(requested, arguments.url, arguments.proxy, arguments.source, arguments.mptcp, arguments.upload)
     with ThreadPoolExecutor(arguments.connections) as pool:
@@ -36,9 +39,13 @@ def main() -> None:
     print(json.dumps({"bytes": arrived, "seconds": time.monotonic() - begun}))
 
 
-def _transfer(ask: "partial[socket.socket]", upload: int | None, end: float) -> int:
+def _transfer(ask: Callable[..., socket.socket], upload: int | None, end: float) -> int:
     """How many bytes arrive until ``end``."""
-    with ask() as connection:
+    try:
+        connection = ask(seconds=max(end - time.monotonic(), 1e-3))
+    except TimeoutError:
+        return 0
+    with connection:
         arrived, whole = _received(connection, end) if upload is None else _sent(connection, upload, end)
         if not whole:
             break_off(connection)

@@ -14,10 +14,11 @@ broken off, and counts by what has arrived. Congestion controls are compared by 
 Expected: as in never-below. An outage costs what was on its way, until retransmission timers have ended (failover).
 """
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from threading import Event
@@ -72,8 +73,15 @@ class NeverBelowLoads(NeverBelow):
         command = [*_command(testbed, point, repetition), "--seconds", str(self.longest)]
         names = [name for name, link in ordered(case, point["settings"]).items() if link is case.links[NAMES[0]]]
         (troubled,) = (link for link in testbed.topology.links if link.name in names)
-        with _origin(testbed, point["load"]), _trouble(testbed, point, troubled):
-            told = testbed.client.told(*command)
+        with (
+            _origin(testbed, point["load"]),
+            _bursts(testbed, point, troubled),
+            closing(testbed.client.lines(*command)) as lines,
+        ):
+            # It begins now: to start it may take as long as a short outage lasts.
+            next(lines)
+            with _outage(testbed, point, troubled):
+                told = json.loads("".join(lines))
         mbps = 8 * told["bytes"] / told["seconds"] / 1e6
         return Reading(point, repetition, {"seconds": told["seconds"], "mbps": mbps}, {})
 
@@ -122,17 +130,16 @@ def _origin(testbed: Testbed, load: str) -> AbstractContextManager[object]:
     return start_origin(testbed.server, listen) if load == _UPLOAD else nullcontext()
 
 
-@contextmanager
-def _trouble(testbed: Testbed, point: Point, link: Link) -> Iterator[None]:
-    """What does not belong to the link's description, for the length of the block."""
-    if point["trouble"] == _BURSTS:
-        with losing_bursts(testbed, link, _BURST):
-            yield
-    elif point["trouble"] in _OUTAGES:
-        with _outage(testbed, link, _midst(testbed, Size.parse(point["size"])), _OUTAGES[point["trouble"]]):
-            yield
-    else:
-        yield
+def _bursts(testbed: Testbed, point: Point, link: Link) -> AbstractContextManager[object]:
+    """What is lost at once, if that is the point's trouble."""
+    return losing_bursts(testbed, link, _BURST) if point["trouble"] == _BURSTS else nullcontext()
+
+
+def _outage(testbed: Testbed, point: Point, link: Link) -> AbstractContextManager[object]:
+    """An outage in the midst of a transfer that begins now, if that is the point's trouble."""
+    seconds = _OUTAGES.get(point["trouble"])
+    midst = _midst(testbed, Size.parse(point["size"]))
+    return _black_hole(testbed, link, midst, seconds) if seconds else nullcontext()
 
 
 def _midst(testbed: Testbed, size: Size) -> float:
@@ -142,7 +149,7 @@ def _midst(testbed: Testbed, size: Size) -> float:
 
 
 @contextmanager
-def _outage(testbed: Testbed, link: Link, after: float, seconds: float) -> Iterator[None]:
+def _black_hole(testbed: Testbed, link: Link, after: float, seconds: float) -> Iterator[None]:
     """``after`` so many seconds ``link`` is a black hole for ``seconds``, as far as the block lasts."""
     ended = Event()
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +175,7 @@ class Node:
         """Whether somebody in the namespace listens at a port, by TCP or by MPTCP."""
         return bool(self.run("ss", "-HlnM" if mptcp else "-Hlnt", f"sport = :{port}"))
 
-    def lines(self, *arguments: str) -> Iterator[str]:
+    def lines(self, *arguments: str) -> Generator[str, None, None]:
         """Run a command in the namespace and yield its lines as they come; raises CommandError if it fails."""
         command = self.command(arguments)
         with (

@@ -247,7 +247,9 @@ def test_a_response_that_ends_early_is_an_error(cut: bytes) -> None:
 def transferred(url: str, *options: str) -> dict[str, float]:
     """What the probe prints."""
     command = [sys.executable, "-m", "experiments.probes.transfers", url, *options]
-    told: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    begun, result = subprocess.run(command, capture_output=True, check=True).stdout.splitlines()
+    assert begun == b"begun"
+    told: dict[str, float] = json.loads(result)
     return told
 
 
@@ -263,6 +265,14 @@ def test_a_transfer_is_broken_off_in_time_and_counts_by_what_has_arrived(options
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         told = transferred(f"http://127.0.0.1:{listener.getsockname()[1]}/file", "--seconds", "0.3", *options)
         assert told["bytes"] == arrived and 0.3 <= told["seconds"] < 10
+
+
+def test_a_transfer_whose_connect_nobody_answers_is_broken_off_in_time_too() -> None:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+    # A queue that is full drops what else would connect.
+    with closing(listener), closing(socket.create_connection(listener.getsockname())):
+        told = transferred(f"http://127.0.0.1:{listener.getsockname()[1]}/file", "--seconds", "0.3")
+    assert told["bytes"] == 0 and 0.3 <= told["seconds"] < 10
 
 
 def test_who_refuses_and_who_listens_answer_a_stranger() -> None:
