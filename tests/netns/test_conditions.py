@@ -2,19 +2,25 @@
 
 import os
 import re
+import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from doctor.sysctls import parse
 from experiments.bench.converter.steering import mask, steered
 from experiments.study.__main__ import main
 from experiments.testbed import cables, cgroup
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cgroup import limited
 from experiments.testbed.impairment import losing_bursts, lossy, other_address, without_address
-from tests.netns.world import eventually, run
+from tests.netns.world import eventually, run, sysctl
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -68,6 +74,23 @@ def test_a_link_that_loses_bursts_is_silent_for_a_while_once_a_second(testbed: T
         assert 0.1 < lost(testbed, "10.0.1.1", 1000) < 0.35
     assert lost(testbed, "10.0.1.1", 5) == 0
     assert shown(testbed) == before
+
+
+RETRANSMISSIONS = ROOT / "kernel-config/retransmissions.conf"
+
+
+@pytest.mark.skipif(not Path("/proc/sys/net/ipv4/tcp_rto_max_ms").exists(), reason="a kernel before 6.15")
+def test_a_connection_is_made_over_a_link_that_was_away_for_long(testbed: Testbed) -> None:
+    """With the appliance's ceiling of a second for retransmissions, the kernel's 6 tries are over after 7 s."""
+    settings = {key.replace(".", "__"): value for key, value in parse(RETRANSMISSIONS.read_text()).items()}
+    with testbed.gateway.entered(), socket.create_server(("10.0.1.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        port = server.getsockname()[1]
+        connect = f"import socket; socket.create_connection(('10.0.1.1', {port}), 60)"
+        with sysctl(testbed.client, **settings):
+            with lossy(testbed, testbed.topology.links[0]):
+                connected = pool.submit(testbed.client.run, sys.executable, "-c", connect)
+                time.sleep(9)
+            connected.result()
 
 
 def test_a_black_hole_ends_with_a_block_that_fails(testbed: Testbed) -> None:
