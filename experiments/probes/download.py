@@ -8,8 +8,8 @@ One JSON object a line: a sample at short intervals, as long as bytes come, then
 
 "received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface. "waiting" is
 the memory that the socket takes for what came out of order (SK_MEMINFO_RMEM_ALLOC): the mean since the sample before of
-the times when all that is in order had been read, null if there was none. On SIGTERM the download breaks off, without a
-result.
+the times when all that is in order had been read, null if there was none. With --seconds it breaks off in time
+though nothing comes. On SIGTERM the download breaks off, without a result.
 """
 
 import argparse
@@ -80,10 +80,13 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
         waiting.clear()
         return told
 
-    response = answered(connection)
+    try:
+        response = answered(connection)
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer to the request for {_STALLED:g} s") from error
     digest, waiting = hashlib.sha256(), list[int]()
     next_sample, received = start, 0
-    for chunk in read_body(response):
+    for chunk in _arriving(connection, response, start + arguments.seconds):
         digest.update(chunk)
         received += len(chunk)
         if not _unread(connection):
@@ -92,11 +95,27 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
         if now >= next_sample:
             next_sample = now + arguments.every
             _print(sample())
-        if now >= start + arguments.seconds:
-            break
     result = {"started": started, "status": response.status, "sha256": digest.hexdigest()}
     _print(sample() | result)
     return not response.length
+
+
+def _arriving(connection: socket.socket, response: HTTPResponse, end: float) -> Iterator[bytes]:
+    """What comes of the body until ``end``, piece by piece; raises TimeoutError, which says how much came, if nothing
+    comes for long before.
+    """
+    body, arrived = read_body(response), 0
+    try:
+        while (left := end - time.monotonic()) > 0:
+            connection.settimeout(min(left, _STALLED))
+            piece = next(body, b"")
+            if not piece:
+                return
+            arrived += len(piece)
+            yield piece
+    except TimeoutError as error:
+        if time.monotonic() < end:
+            raise TimeoutError(f"nothing for {_STALLED:g} s behind the first {arrived} bytes of the body") from error
 
 
 def _unread(connection: socket.socket) -> int:

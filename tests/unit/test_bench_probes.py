@@ -275,6 +275,16 @@ def test_a_transfer_whose_connect_nobody_answers_is_broken_off_in_time_too() -> 
     assert told["bytes"] == 0 and 0.3 <= told["seconds"] < 10
 
 
+def test_a_download_is_broken_off_in_time_though_nothing_comes_and_counts_by_what_has_arrived() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/file"
+        command = [sys.executable, "-m", "experiments.probes.download", url, "--seconds", "0.3"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as probe, closing(listener.accept()[0]) as peer:
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel")
+            told, _ = probe.communicate(timeout=20)
+    assert probe.returncode == 0 and json.loads(told.splitlines()[-1])["bytes"] == 3
+
+
 def test_who_refuses_and_who_listens_answer_a_stranger() -> None:
     with closing(socket.create_server(("127.3.0.1", 0))) as listener:
         port = f"tcp/{listener.getsockname()[1]}"
