@@ -187,8 +187,13 @@ def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) ->
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     before = sources()
-    (tmp_path / "target").mkdir()
-    (tmp_path / "target/built").write_text("no source")
+    for other in (
+        "target/built",
+        "converter/conformance/__pycache__/rig.cpython-311.pyc",
+        "converter/conformance/rig.py",
+    ):
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("no source")
     assert sources() == before
     for crate in crates:
         source = next((tmp_path / crate.relative_to(ROOT)).rglob("*.rs"))
