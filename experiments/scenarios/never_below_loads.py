@@ -88,7 +88,7 @@ class NeverBelowLoads(NeverBelow):
 
 @cache
 def _drawn(count: int, seed: int) -> tuple[Case, ...]:
-    """Every sixth has three links, so loads go by turns of cases and not with them."""
+    """The cases of never-below with loads and troubles by lot: of each its part, whatever the links are."""
     chance = random.Random(f"never-below-loads {seed}")
     loads, troubles = column(count, chance), column(count, chance)
     drawn = zip(drawn_cases(count, seed), loads, troubles, strict=True)
