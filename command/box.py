@@ -15,12 +15,13 @@ from throttler.service.status import Status
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
-from tributary.daemons.control import Silent, exchanged
+from tributary.daemons.control import Silent, exchanged, place
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 CONVERTER = Path("/run/tributary-converter/control.sock")
+"""That of this machine; one of a network namespace's own, as in a testbed, has its socket beside the daemons'."""
 _ANSWER_TIMEOUT = 5.0
 
 _T = TypeVar("_T")
@@ -54,14 +55,15 @@ def home_routers() -> list[dict[str, Any]]:
 
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
+    socket = own if (own := place("converter")).exists() else CONVERTER
     try:
-        answer: dict[str, Any] = exchanged(CONVERTER, b"", _ANSWER_TIMEOUT)
+        answer: dict[str, Any] = exchanged(socket, b"", _ANSWER_TIMEOUT)
     except PermissionError as error:
-        raise CommandError(Exit.NO_PERMISSION, f"{CONVERTER}: needs root or its group: use sudo") from error
+        raise CommandError(Exit.NO_PERMISSION, f"{socket}: needs root or its group: use sudo") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {CONVERTER}: {error}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {socket}: {error}") from error
     except (OSError, ValueError) as error:
-        raise Silent(f"the converter does not answer at {CONVERTER}: {error}") from error
+        raise Silent(f"the converter does not answer at {socket}: {error}") from error
     return answer
 
 

@@ -1,6 +1,7 @@
 """The processes of the appliance on a testbed's gateway, started with the commands that a user types."""
 
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decode
+from tributary.daemons import directories
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -19,6 +21,8 @@ _LONG_QUEUE = ("pfifo", "limit", "1000")
 _FIRST_BUFFER = 131_072  # bytes
 _ALWAYS = ROOT / "kernel-config/90-tributary.conf"
 _TOGETHER = ROOT / "kernel-config/retransmissions.conf"
+_WHERE_ASKED = "from tributary.daemons.control import place; print(place('converter'))"
+"""What tells, in a network namespace, where commands and the console ask the converter."""
 _SCRIPT = """
 sysctl -e -q -p "$1"
 ! [ -e /proc/sys/net/ipv4/tcp_rto_max_ms ] || sysctl -q -p "$2"
@@ -61,7 +65,9 @@ def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:
     of the gateway's; raises CommandError if it does not become ready.
     """
     topology, gateway = testbed.topology, testbed.gateway
-    tables: dict[str, dict[str, object]] = {"targets": {"allow": list(topology.OPENED)}}
+    directories.make_run()
+    control: dict[str, object] = {"socket": gateway.run(sys.executable, "-c", _WHERE_ASKED).strip()}
+    tables: dict[str, dict[str, object]] = {"targets": {"allow": [*topology.OPENED]}, "control": control}
     if metrics:
         tables["metrics"] = {"address": metrics}
     listener = {"kind": "http", "address": f"[::]:{NATIVE_PORT}"}

@@ -95,14 +95,17 @@ def test_a_second_testbed_of_the_same_name_is_refused_and_harms_nothing(testbed:
 
 
 def test_up_exec_status_and_down_leave_the_machine_as_it_was(name: str) -> None:
-    before = traces()
-    assert run("up", "--name", name).returncode == 0
+    before, own = traces(), sorted(Path("/run/tributary").glob("converter.*"))
+    assert run("up", "--name", name, "--with", "converter").returncode == 0
+    command = [sys.executable, "-m", "command", "status", "converter", "--json"]
+    assert json.loads(run("exec", "--name", name, "gateway", "--", *command).stdout)["connections"] is not None
     assert "10.0.2.2" in run("exec", "--name", name, "client", "--", "ip", "address").stdout
     assert run("exec", "--name", name, "client", "--", "false").returncode == 1
     rows = [row for row in json.loads(run("status", "--json").stdout) if row["testbed"] == name]
     assert [row["node"] for row in rows] == ["client", "link-wired", "link-wireless", "gateway", "server"]
     assert run("down", "--name", name).returncode == 0
     eventually(lambda: nothing_new(before))
+    assert sorted(Path("/run/tributary").glob("converter.*")) == own
 
 
 def test_a_dry_run_shows_the_links_and_changes_nothing(name: str) -> None:

@@ -189,7 +189,12 @@ def is_served(name: str) -> bool:
 
     What /proc/net/unix lists proves nothing: anyone may bind a path that ends in this one, behind a blank or a newline.
     """
-    return _listens(_path(directories.RUN, name))
+    return _listens(place(name))
+
+
+def place(name: str) -> Path:
+    """Where a program ``name`` of this network namespace listens."""
+    return _path(directories.RUN, name)
 
 
 def _path(folder: Path, name: str) -> Path:
