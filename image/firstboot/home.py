@@ -56,6 +56,7 @@ def _router(card: Card, lan: Lan, target: Target) -> str:
             "enrolment": list(map(table, card.enrolments)) or None,
             "tunnels": (card.tunnels.written or None) if card.enrolments else None,
             "lan": lan.interface,
+            "privacy": lan.privacy if lan.privacy != "full" else None,
             "lan_ipv6": card.ipv6.value if card.prefixes and card.asks_links else None,
             "lan_prefix": str(prefix) if prefix else None,
         }

@@ -22,6 +22,7 @@ from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TimeZone
 from tributary.settings.lan_ipv6 import SOURCES, LanIpv6, PrivatePrefix
 from tributary.settings.ports import Ports, TcpPorts
+from tributary.settings.privacy import ACCEPTED, Privacy
 from tributary.settings.probing import Probe
 from tributary.wireguard.addresses import GLOBAL
 from tributary.wireguard.enrolment import TABLES, Enrolment
@@ -135,6 +136,7 @@ class Lan(Settings):
     private_names: list[bypass.Domain] = Field(
         [], max_length=bypass.MOST_VALUES, title="domains whose names may have private addresses in the Internet's DNS"
     )
+    privacy: Privacy = Field("full", title="the devices' names and addresses on the page", description=ACCEPTED)
 
     @field_validator("dhcp_range")
     @classmethod
