@@ -9,11 +9,10 @@ Each link is emulated (experiments/testbed/links.py), and its provider translate
 own, 198.51.100.N: nobody on the Internet can begin to talk to the router.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from experiments.testbed.build import allow_subflows
 from experiments.testbed.links import connect
@@ -32,7 +31,6 @@ PORTS = (80, 443, 27015, 22)
 """Of the web, of the encrypted web, of a game, of SSH."""
 CALL_PORT = 5060
 """UDP."""
-_NAMES = ("device", "router", "internet", "gateway", "server")
 # Loose: an answer may come in over any link (ip-sysctl.rst, rp_filter).
 _NETWORK = f"""
 device:eth0 {DEVICE}/24 -- router:{LAN_SIDE} {ROUTER}/24
@@ -60,25 +58,36 @@ table ip providers {{
 
 @dataclass(frozen=True)
 class Network:
-    """The nodes, also by their names; the links between router and Internet, and a folder for files."""
+    """The nodes by their names, but for what is a machine of its own; the links between router and Internet, and a
+    folder for files.
+    """
 
-    device: Node
-    """Of the LAN: it knows nothing of all this."""
-    router: Node
-    internet: Node
-    """The providers of all links, and what is between them, the gateway and the server."""
-    gateway: Node
-    server: Node
-    """It knows nothing of MPTCP."""
     nodes: Mapping[str, Node]
     links: tuple[Link, ...]
     directory: Path
 
-    @classmethod
-    def of(cls, nodes: Mapping[str, Node], links: Iterable[Link], directory: Path) -> Self:
-        """That of ``nodes``, which stand, by their names in the drawing."""
-        device, router, internet, gateway, server = (nodes[each] for each in _NAMES)
-        return cls(device, router, internet, gateway, server, nodes, tuple(links), directory)
+    @property
+    def device(self) -> Node:
+        """Of the LAN: it knows nothing of all this."""
+        return self.nodes["device"]
+
+    @property
+    def router(self) -> Node:
+        return self.nodes["router"]
+
+    @property
+    def internet(self) -> Node:
+        """The providers of all links, and what is between them, the gateway and the server."""
+        return self.nodes["internet"]
+
+    @property
+    def gateway(self) -> Node:
+        return self.nodes["gateway"]
+
+    @property
+    def server(self) -> Node:
+        """It knows nothing of MPTCP."""
+        return self.nodes["server"]
 
     def cut(self, link: Link) -> AbstractContextManager[None]:
         """The router's modem loses its line, and says so: the interface has no carrier."""
@@ -128,7 +137,7 @@ def standing_network(
     """
     ways = (f"{link.node}:" if shaped else f"router:{link.name} -- internet:{link.name}" for link in links)
     with standing_nodes(f"{name}-", "\n".join([_NETWORK, *ways]), directory) as nodes:
-        network = Network.of(nodes, links, directory)
+        network = Network(nodes, tuple(links), directory)
         allow_subflows(network.gateway)
         for link in links:
             if shaped:

@@ -196,7 +196,7 @@ def surroundings(folder: Path) -> Iterator[Network]:
     """All that is no box of ours: the Internet, a server, a device, and no cable to a box yet."""
     links = Topology.of(Profile.model_validate({"links": _PROFILE})).links
     with standing_nodes("pair-", _NETWORK, folder) as nodes:
-        yield Network.of(nodes, links, folder)
+        yield Network(nodes, links, folder)
 
 
 def make_key(folder: Path) -> Path:
