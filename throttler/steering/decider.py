@@ -7,8 +7,8 @@ receiver waits for it. A path that was left out is tried again after a pause. Ev
 """
 
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean
@@ -48,7 +48,6 @@ _SETTLES, _SETTLES_AT_MOST = SECOND // 2, 4 * SECOND
 """How long a change takes to show: so many round trips, and until a backup has sent what it had; within bounds."""
 _PAUSE, _LONGEST_PAUSE = 10 * SECOND, 600 * SECOND
 """Between two trials of a session at first, and at most."""
-_NEVER = 1 << 62
 _LEFT_OUT = 30 * SECOND
 """Until a path that was left out is tried again, at first."""
 _UNMEASURED = 7 * SECOND
@@ -80,12 +79,6 @@ class Change:
     backup: bool
 
 
-class _Phase(StrEnum):
-    STEADY = "steady"
-    TRIAL = "trial"
-    RETRY = "retry"
-
-
 @dataclass(frozen=True, slots=True)
 class _Sample:
     """Between two readings: bytes per second of subflows, for which shares of the time they were sending, and which of
@@ -108,16 +101,20 @@ class _Session:
     """What is known of a session with several subflows. Times are in nanoseconds."""
 
     token: int
-    known: set[FourTuple] = field(default_factory=set)
+    readings: Readings = field(default_factory=dict)
+    """The last ones."""
     recalled: set[FourTuple] = field(default_factory=set)
     """Those that were compared with what is learned."""
-    rates: dict[FourTuple, deque[float]] = field(default_factory=dict)
+    rates: dict[FourTuple, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_CAPACITY)))
     samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=_BEFORE))
-    phase: _Phase = _Phase.STEADY
-    left_out: set[FourTuple] = field(default_factory=set)
-    """Those that this made backup."""
+    left_out: dict[FourTuple, float] = field(default_factory=dict)
+    """Those that this made backup, and the bytes per second that are missed with each."""
     tried: set[FourTuple] = field(default_factory=set)
-    best: FourTuple | None = None
+    """Backups in a trial."""
+    retried: set[FourTuple] = field(default_factory=set)
+    """Those that were left out, and are used to see whether they are of use now."""
+    better: ClientPath | None = None
+    """What they are worse than."""
     before: float = 0.0
     floor: float = 0.0
     """What the session had with all paths when it was found to be better without, at most half of what it has without:
@@ -126,8 +123,8 @@ class _Session:
     changed: int = 0
     joined: bool = False
     """Whether a path has joined since: what it brings says nothing about those that are tried."""
-    round_trip: int = 0
-    """Of the slowest path that the trial is about."""
+    is_refused: bool = False
+    """Whether the kernel takes no decision about it."""
     next_trial: int = 0
     pause: int = _PAUSE
     next_retry: int = 0
@@ -139,11 +136,22 @@ class _Session:
     @property
     def backups(self) -> set[FourTuple]:
         """Those that this side has made backup."""
-        return self.left_out if self.phase is _Phase.RETRY else self.left_out | self.tried
+        return self.tried.union(self.left_out)
 
-    def used(self, readings: Readings) -> set[FourTuple]:
-        """Those that neither the client nor this side has made backup."""
-        return {name for name, each in readings.items() if not each.backup} - self.backups
+    @property
+    def used(self) -> set[FourTuple]:
+        """Those that neither the client nor this side has made backup, without those that are retried."""
+        return {name for name, each in self.readings.items() if not each.backup} - self.backups - self.retried
+
+    @property
+    def best(self) -> FourTuple:
+        """The one in use that has shown most; raises ValueError if there is none."""
+        return max(self.used, key=self.capacity)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the best one has been sending."""
+        return self.sending(self.best) > _BUSY
 
     def capacity(self, name: FourTuple) -> float:
         """Bytes per second that the subflow has shown lately."""
@@ -187,6 +195,28 @@ class _Session:
             if self.brought_little([*found, name]):
                 found.append(name)
         return found
+
+    def begin(self, now: int) -> None:
+        """A trial has begun."""
+        # The session may have paused before the last readings.
+        self.before = max(self.total(_BEFORE), self.total(_IN_A_ROW))
+        self.samples.clear()
+        self.changed, self.joined = now, False
+
+    def is_over(self, now: int) -> bool:
+        """Whether a trial can be judged; what was measured before it took effect is dropped."""
+        passed, last = now - self.changed, self.samples[-1]
+        round_trip = 1000 * max(self.readings[name].rtt_us for name in self.tried | self.retried)
+        has_rest = any(last.sending.get(name, 0.0) > _IDLE for name in self.backups)
+        settles = _SETTLES_AT_MOST if has_rest else max(_SETTLES, _ROUND_TRIPS * round_trip)
+        if passed < min(settles, _SETTLES_AT_MOST):
+            self.samples.clear()
+            return False
+        return self.shows(_JUDGED)
+
+    def use_all(self) -> None:
+        """There is no backup any more."""
+        self.left_out, self.tried, self.retried = {}, set(), set()
 
 
 PathOf = Callable[[int, FourTuple], ClientPath | None]
@@ -233,225 +263,183 @@ class Decider:
         by_token: dict[int, dict[FourTuple, Traffic]] = {}
         for name, traffic in readings.items():
             by_token.setdefault(traffic.token, {})[name] = traffic
-        several = {token: there for token, there in by_token.items() if len(there) > 1}
-        left = self._sessions.keys() - several.keys()
-        changes = [change for token in left for change in self._end(token, by_token.get(token, ()))]
+        # Where one path is left, that one is in use.
+        self._sessions = {token: each for token, each in self._sessions.items() if len(by_token.get(token, ())) > 1}
         then, before = self._before
         is_apart = now - then >= _APART
-        for token, there in several.items():
-            session = self._sessions.setdefault(token, _Session(token))
-            changes += self._follow(session, there, now)
-            if is_apart and _measure(session, there, before, now - then):
-                changes += self._judge(session, there, now)
+        changes = []
+        for token, there in by_token.items():
+            made = set() if self._is_dry else {name for name, each in there.items() if each.made_backup}
+            wanted: set[FourTuple] = set()
+            if len(there) > 1:
+                session = self._sessions.setdefault(token, _Session(token))
+                self._follow(session, there, made, now)
+                if is_apart and _measure(session, before, now - then):
+                    self._judge(session, now)
+                wanted = session.backups
+            changes += [Change(token, name, name in wanted) for name in sorted(made ^ wanted)]
         if is_apart:
             self._before = now, readings
         return changes
 
-    def _end(self, token: int, names: Iterable[FourTuple]) -> Iterator[Change]:
-        """The session has one path or none: that one is in use."""
-        session = self._sessions.pop(token)
-        for name in names:
-            if name in session.backups:
-                yield Change(token, name, False)
-
-    def _follow(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
-        """Take up what has come, what has gone, and what the kernel has not done."""
-        for gone in session.known - readings.keys():
+    def _follow(self, session: _Session, readings: Readings, made: set[FourTuple], now: int) -> None:
+        """Take up what has come, what has gone, and what the kernel has not ``made`` a backup."""
+        for gone in session.readings.keys() - readings.keys():
             session.rates.pop(gone, None)
             session.recalled.discard(gone)
-            session.left_out.discard(gone)
+            session.left_out.pop(gone, None)
             session.tried.discard(gone)
-        for new in readings.keys() - session.known:
-            session.rates[new] = deque(maxlen=_CAPACITY)
-            session.joined = True
-        if not session.tried:
-            session.phase = _Phase.STEADY
-        session.known = set(readings)
-        made = set() if self._is_dry else {name for name, each in readings.items() if each.made_backup}
+            session.retried.discard(gone)
+        session.joined |= not readings.keys() <= session.readings.keys()
+        session.readings = readings
+        self.counts.update(Kind.LEFT for _ in made - session.backups)
         if not session.backups <= made:
-            # What it did take is used again below: this session is not asked for any more.
-            session.left_out, session.tried = set(), set()
-            session.phase, session.next_trial, session.next_retry = _Phase.STEADY, _NEVER, _NEVER
+            # What it did take is used again: this session is not asked for any more.
+            session.use_all()
+            session.is_refused = True
             self._tell(session, Kind.REFUSED, "it began before pm_type was 1: the kernel takes no decision about it")
-        for name in made - session.backups:
-            self.counts[Kind.LEFT] += 1
-            yield Change(session.token, name, False)
-        used = session.used(readings)
-        if not used and session.backups:
-            session.phase, session.left_out, session.tried = _Phase.STEADY, session.backups, set()
-            yield from self._free(session, now, Kind.WORSE, "what is no backup is gone, or one by the client's will")
-        elif len(used) > 1 and session.phase is not _Phase.RETRY and not used <= session.recalled:
-            yield from self._recall(session, used, now)
+        used = session.used
+        if not used and (session.backups or session.retried):
+            self._free(session, now, "what is no backup is gone, or one by the client's will")
+        elif len(used) > 1 and not self._is_dry and not session.is_refused and not used <= session.recalled:
+            self._recall(session, now)
 
-    def _recall(self, session: _Session, used: Collection[FourTuple], now: int) -> Iterator[Change]:
+    def _recall(self, session: _Session, now: int) -> None:
         """Leave out what earlier sessions were better without."""
-        paths = {name: where for name in used if (where := self._path_of(session.token, name))}
+        paths = self._paths(session, session.used)
         session.recalled |= paths.keys()
         for name, where in paths.items():
             others = [each for each in paths if each != name and each not in session.left_out]
             beside = next((each for each in others if self.learned.is_worse(where, paths[each], now)), None)
-            if beside is None or self._is_dry:
-                continue
-            session.left_out.add(name)
-            session.best, session.floor = beside, 0.0
-            session.next_retry, session.retry_pause = now + _UNMEASURED, _LEFT_OUT
-            text = f"{self._called(session, [name])} is a backup: earlier sessions were faster without"
-            self._tell(session, Kind.LEARNED, text)
-            yield Change(session.token, name, True)
+            if beside is not None:
+                session.left_out[name] = 0.0
+                session.better, session.floor = paths[beside], 0.0
+                session.next_retry, session.retry_pause = now + _UNMEASURED, _LEFT_OUT
+                text = f"{self._called(session, [name])} is a backup: earlier sessions were faster without"
+                self._tell(session, Kind.LEARNED, text)
 
-    def _judge(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
-        match session.phase:
-            case _Phase.STEADY:
-                yield from self._watch(session, readings, now)
-            case _Phase.TRIAL if self._is_over(session, now):
-                yield from self._end_trial(session, now)
-            case _Phase.RETRY if self._is_over(session, now):
-                yield from self._end_retry(session, readings, now)
-            case _:
-                pass
-
-    def _is_over(self, session: _Session, now: int) -> bool:
-        """Whether a trial can be judged; what was measured before it took effect is dropped."""
-        passed = now - session.changed
-        has_rest = any(session.samples[-1].sending.get(name, 0.0) > _IDLE for name in session.backups)
-        settles = max(_SETTLES, _ROUND_TRIPS * session.round_trip)
-        if passed < min(settles, _SETTLES_AT_MOST) or (has_rest and passed < _SETTLES_AT_MOST):
-            session.samples.clear()
-        return session.shows(_JUDGED)
-
-    def _watch(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
-        if not session.shows(_IN_A_ROW) or not (used := session.used(readings)):
+    def _judge(self, session: _Session, now: int) -> None:
+        if not session.used or session.is_refused:
             return
-        total, best = session.total(_IN_A_ROW), max(used, key=session.capacity)
-        is_busy = session.sending(best) > _BUSY
-        if session.left_out and is_busy and total < _CLEARLY * session.floor:
+        if not session.tried and not session.retried:
+            self._watch(session, now)
+        elif session.is_over(now):
+            (self._end_trial if session.tried else self._end_retry)(session, now)
+
+    def _watch(self, session: _Session, now: int) -> None:
+        if not session.shows(_IN_A_ROW):
+            return
+        total = session.total(_IN_A_ROW)
+        if session.left_out and session.is_busy and total < _CLEARLY * session.floor:
+            self._forget(session, session.backups)
             text = f"{_rate(total)} without the others, less than {_rate(session.floor)}: all are used again"
-            yield from self._free(session, now, Kind.WORSE, text)
+            self._free(session, now, text)
         elif session.left_out and now >= session.next_retry:
-            yield from self._retry(session, readings, now)
+            self._retry(session, now)
         elif now >= session.next_trial and total > _LEAST:
-            others = [name for name in used if name != best and session.sending(name) > _BUSY]
-            slower = [name for name in others if readings[name].rtt_us > readings[best].rtt_us]
-            if is_busy and session.shows(_BEFORE) and (little := session.little(slower)):
-                shown = f"{_rate(fmean(session.brought(little)))} of {_rate(session.total(_BEFORE))}"
-                text = f"{shown} came by what is slower and always sends"
-                yield from self._do_without(session, best, little, now, text)
-            elif others and total < _CLEARLY * sum(map(session.capacity, used.difference(others))):
-                yield from self._try(session, best, others, readings, now)
+            self._compare(session, now)
 
-    def _try(
-        self, session: _Session, best: FourTuple, others: list[FourTuple], readings: Readings, now: int
-    ) -> Iterator[Change]:
-        """Try to do without ``others`` if the best path has been idle in each of the last readings."""
-        idle, total, capacity = 1 - session.sending(best, max), session.total(_IN_A_ROW), session.capacity(best)
-        if idle <= _IDLE:
-            return
-        waits = f"is idle {100 * idle:.0f} % of the time or more while others send"
-        text = f"{self._called(session, [best])} has shown {_rate(capacity)}, and {waits}: {_rate(total)} in all"
-        if total < _IDLE * capacity:
-            # All wait for what the others have under way, and would in a trial.
-            yield from self._do_without(session, best, others, now, text)
-            return
+    def _compare(self, session: _Session, now: int) -> None:
+        """Find out whether the paths that always send are worth it, beside the best one."""
+        best, used, total = session.best, session.used, session.total(_IN_A_ROW)
+        others = [name for name in used if name != best and session.sending(name) > _BUSY]
+        slower = [name for name in others if session.readings[name].rtt_us > session.readings[best].rtt_us]
+        capacity, idle = session.capacity(best), 1 - session.sending(best, max)
+        if session.is_busy and session.shows(_BEFORE) and (little := session.little(slower)):
+            shown = f"{_rate(fmean(session.brought(little)))} of {_rate(session.total(_BEFORE))}"
+            self._do_without(session, Kind.UNTRIED, little, now, f"{shown} came by what is slower and always sends")
+        elif others and idle > _IDLE and total < _CLEARLY * sum(map(session.capacity, used.difference(others))):
+            waits = f"is idle {100 * idle:.0f} % of the time or more while others send"
+            text = f"{self._called(session, [best])} has shown {_rate(capacity)}, and {waits}: {_rate(total)} in all"
+            # If all wait for what the others have under way, they would in a trial.
+            kind = Kind.UNTRIED if total < _IDLE * capacity else Kind.TRIAL
+            self._do_without(session, kind, others, now, text)
+
+    def _do_without(self, session: _Session, kind: Kind, others: list[FourTuple], now: int, text: str) -> None:
+        """Make backups for a trial, or without one where it could cost as much as they bring."""
+        called, is_trial = self._called(session, others), kind is Kind.TRIAL
         if self._is_dry:
             self._postpone(session, now)
-            self._tell(session, Kind.TRIAL, f"{text}; the others would become backup, for a trial")
+            self._tell(session, kind, f"{text}; {called} would become a backup")
             return
-        session.phase, session.best, session.tried = _Phase.TRIAL, best, set(others)
-        self._begin(session, [readings[name] for name in others], now)
-        self._tell(session, Kind.TRIAL, f"{text}; the others are a backup, for a trial")
-        yield from (Change(session.token, name, True) for name in others)
+        if is_trial:
+            session.tried = set(others)
+            session.begin(now)
+        else:
+            missed = {name: fmean(session.brought([name])) for name in others}
+            self._leave_out(session, missed, session.total(_BEFORE) / 2, now)
+            session.samples.clear()
+        self._tell(session, kind, f"{text}: {called} is a backup{', for a trial' if is_trial else ''}")
 
-    def _do_without(
-        self, session: _Session, best: FourTuple, others: list[FourTuple], now: int, text: str
-    ) -> Iterator[Change]:
-        """Leave out paths without a trial, which could cost as much as they bring."""
-        if self._is_dry:
-            self._postpone(session, now)
-            self._tell(session, Kind.UNTRIED, f"{text}; {self._called(session, others)} would become a backup")
-            return
-        session.best = best
-        self._leave_out(session, others, session.total(_BEFORE) / 2, now)
-        session.samples.clear()
-        self._tell(session, Kind.UNTRIED, f"{text}: {self._called(session, others)} is a backup")
-        yield from (Change(session.token, name, True) for name in others)
-
-    def _begin(self, session: _Session, changed: Iterable[Traffic], now: int) -> None:
-        # The session may have paused before the last readings.
-        session.before = max(session.total(_BEFORE), session.total(_IN_A_ROW))
-        session.samples.clear()
-        session.joined = False
-        session.changed, session.round_trip = now, 1000 * max((each.rtt_us for each in changed), default=0)
-
-    def _end_trial(self, session: _Session, now: int) -> Iterator[Change]:
-        after, session.phase = session.total(_JUDGED), _Phase.STEADY
-        tried, session.tried = session.tried, set()
+    def _end_trial(self, session: _Session, now: int) -> None:
+        after, tried = session.total(_JUDGED), session.tried
         text = f"{_rate(after)} without {self._called(session, tried)}, {_rate(session.before)} with"
-        is_better = after >= _GAIN * session.before and not session.joined
-        if session.best in session.known and is_better:
-            self._leave_out(session, tried, min(session.before, after / 2), now)
+        is_better = after >= _GAIN * session.before
+        session.tried = set()
+        if is_better and not session.joined:
+            self._leave_out(session, dict.fromkeys(tried, 0.0), min(session.before, after / 2), now)
             self._tell(session, Kind.KEPT, f"{text}: a backup")
-            return
-        self._postpone(session, now)
-        self._tell(session, Kind.UNDONE, f"{text}: used")
-        yield from (Change(session.token, name, False) for name in tried)
+        else:
+            self._postpone(session, now)
+            self._tell(session, Kind.UNDONE, f"{text}: used")
 
-    def _leave_out(self, session: _Session, names: Collection[FourTuple], floor: float, now: int) -> None:
-        session.left_out |= set(names)
+    def _leave_out(self, session: _Session, missed: Mapping[FourTuple, float], floor: float, now: int) -> None:
+        session.left_out.update(missed)
         session.floor = floor
         session.next_trial = now + session.pause
         session.next_retry, session.retry_pause = now + _LEFT_OUT, 2 * _LEFT_OUT
-        self._learn(session, names, now)
+        self._learn(session, missed, now)
 
-    def _retry(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+    def _retry(self, session: _Session, now: int) -> None:
         session.next_retry = now + session.retry_pause
-        if max(map(session.sending, readings)) < _BUSY:
+        if max(map(session.sending, session.readings)) < _BUSY:
             # It has too little to send to show anything.
             return
-        session.phase, session.tried, session.left_out = _Phase.RETRY, session.left_out, set()
-        self._begin(session, [readings[name] for name in session.tried], now)
+        session.retried, session.left_out = set(session.left_out), {}
+        session.begin(now)
         self._tell(session, Kind.RETRY, "what is a backup is used again, to see whether it is of use now")
-        yield from (Change(session.token, name, False) for name in session.tried)
 
-    def _end_retry(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
-        after, session.phase = session.total(_JUDGED), _Phase.STEADY
-        tried, session.tried = session.tried, set()
-        used = session.used(readings) - tried
+    def _end_retry(self, session: _Session, now: int) -> None:
+        after, tried = session.total(_JUDGED), session.retried
         text = f"{_rate(after)} with {self._called(session, tried)}, {_rate(session.before)} without"
         # Without the second condition it is another path that has become faster.
         is_better = after >= session.gain(tried) * session.before and not session.brought_little(tried)
-        if not used or (is_better and not session.joined):
+        session.retried = set()
+        if is_better and not session.joined:
             self._postpone(session, now)
-            self._learn(session, tried, now, is_worse=False)
+            self._forget(session, tried)
             self._tell(session, Kind.FREED, f"{text}: used")
             return
-        session.left_out |= tried
+        session.left_out |= dict.fromkeys(tried, fmean(session.brought(tried)))
         session.next_retry = now + session.retry_pause
         session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
-        if max(map(session.sending, readings)) >= _BUSY and not session.joined:
+        if max(map(session.sending, session.readings)) >= _BUSY and not session.joined:
             # Otherwise it paused meanwhile, or got another path: it may have more with all than that.
             session.floor = min(after, session.before / 2)
         self._tell(session, Kind.BACK, f"{text}: still a backup")
-        yield from (Change(session.token, name, True) for name in tried)
 
-    def _free(self, session: _Session, now: int, kind: Kind, text: str) -> Iterator[Change]:
-        left_out, session.left_out = session.left_out, set()
-        self._learn(session, left_out, now, is_worse=False)
+    def _free(self, session: _Session, now: int, text: str) -> None:
+        session.use_all()
         self._postpone(session, now)
         # What the paths had shown until now is over.
-        for rates in session.rates.values():
-            rates.clear()
+        session.rates.clear()
         session.samples.clear()
-        self._tell(session, kind, text)
-        yield from (Change(session.token, name, False) for name in left_out)
+        self._tell(session, Kind.WORSE, text)
 
-    def _learn(self, session: _Session, worse: Iterable[FourTuple], now: int, is_worse: bool = True) -> None:
-        better = self._path_of(session.token, session.best) if session.best else None
-        for name in worse:
-            where = self._path_of(session.token, name)
-            if where and better and is_worse:
-                self.learned.learn(where, better, now)
-            elif where and better:
-                self.learned.forget(where, better)
+    def _learn(self, session: _Session, worse: Iterable[FourTuple], now: int) -> None:
+        session.better = self._path_of(session.token, session.best)
+        if session.better:
+            for where in self._paths(session, worse).values():
+                self.learned.learn(where, session.better, now)
+
+    def _forget(self, session: _Session, names: Iterable[FourTuple]) -> None:
+        if session.better:
+            for where in self._paths(session, names).values():
+                self.learned.forget(where, session.better)
+
+    def _paths(self, session: _Session, names: Iterable[FourTuple]) -> dict[FourTuple, ClientPath]:
+        """As far as they are known."""
+        return {name: where for name in names if (where := self._path_of(session.token, name))}
 
     def _postpone(self, session: _Session, now: int) -> None:
         session.next_trial = now + session.pause
@@ -468,9 +456,9 @@ class Decider:
         session.reason = reason
 
 
-def _measure(session: _Session, readings: Readings, before: Readings, took: int) -> bool:
+def _measure(session: _Session, before: Readings, took: int) -> bool:
     """Note what has passed since the reading before; False if there is none."""
-    found = {name: (each, before[name]) for name, each in readings.items() if name in before}
+    found = {name: (each, before[name]) for name, each in session.readings.items() if name in before}
     passed = {name: (new, old) for name, (new, old) in found.items() if new.token == old.token}
     if not passed or took <= 0:
         return False
@@ -478,7 +466,7 @@ def _measure(session: _Session, readings: Readings, before: Readings, took: int)
     sending = {name: (new.sending_us - old.sending_us) * 1000 / took for name, (new, old) in passed.items()}
     for name, rate in rates.items():
         if rate:
-            session.rates[name].append(max(rate, readings[name].delivery_rate))
+            session.rates[name].append(max(rate, session.readings[name].delivery_rate))
     losing = frozenset(name for name, (new, old) in passed.items() if new.retransmitted != old.retransmitted)
     session.samples.append(_Sample(took, rates, sending, losing))
     return True

@@ -250,7 +250,7 @@ def test_a_dry_decider_counts_trials_and_changes_nothing() -> None:
     world = World(stalling, Decider(named, is_dry=True), made={THIRD})
     assert world.read(100) == []
     assert world.decider.counts[Kind.TRIAL] >= 2
-    assert "would become backup" in str(world.decider.explain(7))
+    assert "would become a backup" in str(world.decider.explain(7))
 
 
 def test_at_the_end_everything_is_used_again() -> None:
@@ -474,6 +474,18 @@ def test_a_subflow_of_another_session_with_the_same_addresses_and_ports_is_not_m
     second = World(adding, first.decider, token=8, now=first.now)
     assert second.read() == []
     assert second.decider._sessions[8].samples == deque()
+
+
+def test_a_session_that_the_kernel_does_not_steer_is_not_asked_for_by_what_is_learned() -> None:
+    world = World(stalling, obeys=False)
+    world.read(10)
+    world.decider.learned.learn(client_path("wireless", THIRD.remote), named(7, FAST), world.now)
+    world.names = (FAST, SLOW, THIRD)
+    assert world.read(10) == []
+
+
+def test_a_backup_that_an_earlier_run_left_is_used_where_it_is_the_only_path() -> None:
+    assert World(adding, names=(SLOW,), made={SLOW}).read() == [Change(7, SLOW, backup=False)]
 
 
 _RATE = st.tuples(st.floats(0, 10), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
