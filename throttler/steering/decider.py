@@ -113,10 +113,8 @@ class _Session:
     """Backups in a trial."""
     retried: set[FourTuple] = field(default_factory=set)
     """Those that were left out, and are used to see whether they are of use now."""
-    better: ClientPath | None = None
-    """What they are worse than."""
     before: float = 0.0
-    floor: float = 0.0
+    floor: float = _LEAST
     """What the session had with all paths when it was found to be better without, at most half of what it has without:
     paths that lose vary by themselves.
     """
@@ -309,12 +307,10 @@ class Decider:
         paths = self._paths(session, session.used)
         session.recalled |= paths.keys()
         for name, where in paths.items():
-            others = [each for each in paths if each != name and each not in session.left_out]
-            beside = next((each for each in others if self.learned.is_worse(where, paths[each], now)), None)
-            if beside is not None:
+            others = [paths[each] for each in paths if each != name and each not in session.left_out]
+            if (since := self.learned.worse_since(where, others, now)) is not None:
                 session.left_out[name] = 0.0
-                session.better, session.floor = paths[beside], 0.0
-                session.next_retry, session.retry_pause = now + _UNMEASURED, _LEFT_OUT
+                session.next_retry = max(session.next_retry, since + _LEFT_OUT, now + _UNMEASURED)
                 text = f"{self._called(session, [name])} is a backup: earlier sessions were faster without"
                 self._tell(session, Kind.LEARNED, text)
 
@@ -416,6 +412,7 @@ class Decider:
         if max(map(session.sending, session.readings)) >= _BUSY and not session.joined:
             # Otherwise it paused meanwhile, or got another path: it may have more with all than that.
             session.floor = min(after, session.before / 2)
+            self._learn(session, tried, now)
         self._tell(session, Kind.BACK, f"{text}: still a backup")
 
     def _free(self, session: _Session, now: int, text: str) -> None:
@@ -427,15 +424,17 @@ class Decider:
         self._tell(session, Kind.WORSE, text)
 
     def _learn(self, session: _Session, worse: Iterable[FourTuple], now: int) -> None:
-        session.better = self._path_of(session.token, session.best)
-        if session.better:
-            for where in self._paths(session, worse).values():
-                self.learned.learn(where, session.better, now)
+        paths = self._paths(session, {*worse, session.best})
+        if better := paths.pop(session.best, None):
+            for where in paths.values():
+                self.learned.learn(where, better, now)
 
-    def _forget(self, session: _Session, names: Iterable[FourTuple]) -> None:
-        if session.better:
-            for where in self._paths(session, names).values():
-                self.learned.forget(where, session.better)
+    def _forget(self, session: _Session, names: set[FourTuple]) -> None:
+        """Forget what was learned of these, beside whichever path."""
+        paths = self._paths(session, session.readings)
+        for name in names & paths.keys():
+            for beside in paths.values():
+                self.learned.forget(paths[name], beside)
 
     def _paths(self, session: _Session, names: Iterable[FourTuple]) -> dict[FourTuple, ClientPath]:
         """As far as they are known."""

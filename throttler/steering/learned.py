@@ -1,5 +1,6 @@
 """What steering has found out about paths, for the next sessions of the same clients."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
@@ -30,24 +31,26 @@ class Learned:
     """Which path is better left out beside which other one."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[ClientPath, ClientPath], int] = {}
+        self._found: dict[tuple[ClientPath, ClientPath], int] = {}
 
     def __len__(self) -> int:
-        return len(self._until)
+        return len(self._found)
 
     def learn(self, worse: ClientPath, better: ClientPath, now: int) -> None:
         """Remember a pair, unless both are the same."""
         if worse == better:
             return
         self.forget(worse, better)
-        if len(self._until) >= MOST:
-            del self._until[next(iter(self._until))]
-        self._until[worse, better] = now + KEPT
+        self.forget(better, worse)
+        if len(self._found) >= MOST:
+            del self._found[next(iter(self._found))]
+        self._found[worse, better] = now
 
     def forget(self, worse: ClientPath, better: ClientPath) -> None:
         """It was found to be otherwise."""
-        self._until.pop((worse, better), None)
+        self._found.pop((worse, better), None)
 
-    def is_worse(self, path: ClientPath, beside: ClientPath, now: int) -> bool:
-        """Whether ``path`` is better left out beside the other one."""
-        return self._until.get((path, beside), now) > now
+    def worse_since(self, path: ClientPath, beside: Iterable[ClientPath], now: int) -> int | None:
+        """When ``path`` was last found to be better left out beside one of these, None if that holds no longer."""
+        found = [self._found[path, each] for each in beside if (path, each) in self._found]
+        return max((when for when in found if now < when + KEPT), default=None)

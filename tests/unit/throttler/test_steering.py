@@ -1,6 +1,6 @@
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -112,7 +112,7 @@ def test_a_session_that_began_by_what_was_learned_notices_that_its_path_became_s
         return stalling(used) if SLOW in used else {FAST: (alone[0], 1.0)}
 
     learned = Learned()
-    learned.learn(named(7, SLOW), named(7, FAST), 100 * SECOND)
+    learned.learn(named(7, SLOW), named(7, FAST), 0)
     world = World(fading, Decider(named, is_dry=False, learned=learned))
     world.read(40)
     assert world.decider.counts == {Kind.LEARNED: 1, Kind.RETRY: 1, Kind.BACK: 1}
@@ -188,10 +188,20 @@ def test_the_next_session_has_it_as_backup_from_its_join_on_and_finds_out_soon_w
     first.read(12)
     second = World(stalling, first.decider, token=8, now=first.now)
     assert second.read() == [Change(8, SLOW, backup=True)]
-    third = World(adding, first.decider, token=9, now=second.now)
+    third = World(adding, first.decider, token=9, now=second.now + 30 * SECOND)
     assert third.read() == [Change(9, SLOW, backup=True)]
     assert third.read(20) == [Change(9, SLOW, backup=False)]
     assert third.read(100) == []
+
+
+def test_what_was_found_just_now_is_not_tried_again_by_the_next_session() -> None:
+    first = World(stalling)
+    first.read(12)
+    second = World(stalling, first.decider, token=8, now=first.now)
+    assert second.read(50) == [Change(8, SLOW, backup=True)]
+    assert second.read(10) == [Change(8, SLOW, backup=False), Change(8, SLOW, backup=True)]
+    third = World(stalling, first.decider, token=9, now=second.now)
+    assert third.read(50) == [Change(9, SLOW, backup=True)]
 
 
 def test_what_was_learned_is_forgotten_after_an_hour_and_never_about_one_and_the_same_path() -> None:
@@ -201,9 +211,9 @@ def test_what_was_learned_is_forgotten_after_an_hour_and_never_about_one_and_the
     learned.learn(bad, good, 0)
     learned.learn(bad, bad, 0)
     assert len(learned) == 1
-    assert learned.is_worse(bad, good, KEPT - 1)
-    assert not learned.is_worse(bad, good, KEPT)
-    assert not learned.is_worse(good, bad, 0)
+    assert learned.worse_since(bad, [good], KEPT - 1) == 0
+    assert learned.worse_since(bad, [good], KEPT) is None
+    assert learned.worse_since(good, [bad], 0) is None
     for number in range(MOST + 5):
         learned.learn(ClientPath("lte", str(number)), good, 0)
     assert len(learned) == MOST
@@ -421,6 +431,7 @@ def test_a_session_that_pauses_while_a_backup_is_tried_again_has_shown_nothing()
         pass
     world.model = lambda _: {}
     assert world.read(10) == [Change(7, SLOW, backup=True)]
+    assert world.decider.learned.worse_since(named(7, SLOW), [named(7, FAST)], world.now) == 104 * SECOND
     again = world.now
     world.model = lambda used: {FAST: (0.5, 1.0)} | ({SLOW: (0.1, 1.0)} if SLOW in used else {})
     assert world.read(20) == [Change(7, SLOW, backup=False)]
@@ -474,6 +485,46 @@ def test_a_subflow_of_another_session_with_the_same_addresses_and_ports_is_not_m
     second = World(adding, first.decider, token=8, now=first.now)
     assert second.read() == []
     assert second.decider._sessions[8].samples == deque()
+
+
+def test_a_session_that_began_by_what_was_learned_uses_all_where_nothing_comes() -> None:
+    learned = Learned()
+    learned.learn(named(7, SLOW), named(7, FAST), 100 * SECOND)
+    world = World(lambda used: dict.fromkeys(used, (0.0, 1.0)), Decider(named, is_dry=False, learned=learned))
+    assert world.read() == [Change(7, SLOW, backup=True)]
+    assert world.read(4) == [Change(7, SLOW, backup=False)]
+
+
+def test_a_path_that_joins_again_is_not_tried_sooner() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        return {FAST: (3.0, 0.5)} | dict.fromkeys(used - {FAST}, (0.1, 1.0)) if len(used) > 1 else {FAST: (6.0, 1.0)}
+
+    world = World(model)
+    world.read(12)
+    assert world.made == {SLOW}
+    world.names, world.made = (FAST, again := replace(SLOW, remote_port=50_000)), set()
+    assert world.read(30) == [Change(7, again, backup=True)]
+
+
+def test_what_is_found_to_be_otherwise_is_forgotten_beside_each_path() -> None:
+    def paths(_token: int, name: FourTuple) -> ClientPath:
+        return client_path("any", name.remote)
+
+    learned = Learned()
+    for better in (FAST, THIRD):
+        learned.learn(paths(7, SLOW), paths(7, better), 0)
+    world = World(adding, Decider(paths, is_dry=False, learned=learned), names=(FAST, SLOW, THIRD))
+    assert world.read(40) == [Change(7, SLOW, backup=True), Change(7, SLOW, backup=False)]
+    assert len(learned) == 0
+
+
+def test_of_two_paths_the_one_found_last_is_the_worse() -> None:
+    learned = Learned()
+    bad, good = client_path("lte", "192.0.2.1"), client_path("dsl", "192.0.2.1")
+    learned.learn(good, bad, 0)
+    learned.learn(bad, good, 1)
+    assert learned.worse_since(bad, [good], 2) == 1
+    assert learned.worse_since(good, [bad], 2) is None
 
 
 def test_a_session_that_the_kernel_does_not_steer_is_not_asked_for_by_what_is_learned() -> None:
