@@ -35,6 +35,8 @@ _CAPACITY = 10
 """Readings for which the best rate of a path counts."""
 _CLEARLY = 0.9
 """Below this share of what there should be, something is wrong."""
+_GROWS = 1.5
+"""A path in slow start brings so many times as much in the later half of some samples, or more."""
 _GAIN = 1.1
 """What a path must bring to be in use, and a trial to do without it, times the rate that there is otherwise."""
 _GAIN_CLEAN = 1.05
@@ -108,11 +110,11 @@ class _Session:
     rates: dict[FourTuple, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_CAPACITY)))
     samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=_BEFORE))
     left_out: dict[FourTuple, float] = field(default_factory=dict)
-    """Those that this made backup, and the bytes per second that are missed with each."""
+    """Those that this made backup, and the bytes per second that are missed with each: the next to be retried first."""
     tried: set[FourTuple] = field(default_factory=set)
     """Backups in a trial."""
     retried: set[FourTuple] = field(default_factory=set)
-    """Those that were left out, and are used to see whether they are of use now."""
+    """One that was left out, and is used to see whether it is of use now."""
     before: float = 0.0
     floor: float = _LEAST
     """What the session had with all paths when it was found to be better without, at most half of what it has without:
@@ -138,7 +140,7 @@ class _Session:
 
     @property
     def used(self) -> set[FourTuple]:
-        """Those that neither the client nor this side has made backup, without those that are retried."""
+        """Those that neither the client nor this side has made backup, without the one that is retried."""
         return {name for name, each in self.readings.items() if not each.backup} - self.backups - self.retried
 
     @property
@@ -176,21 +178,22 @@ class _Session:
         losing = sum(not sample.losing.isdisjoint(names) for sample in self.samples)
         return _GAIN if 2 * losing > len(self.samples) else _GAIN_CLEAN
 
-    def brought_little(self, names: Collection[FourTuple]) -> bool:
-        """Whether these brought little in all samples, and in the later half no more than in the earlier one.
-
-        One whose rate still grows, as in slow start, may bring more than all others.
-        """
-        rates, total = self.brought(names), self.total(_BEFORE)
+    def is_growing(self, names: Collection[FourTuple]) -> bool:
+        """Whether these may be in slow start, and may bring more than all others in the end."""
+        rates = self.brought(names)
         half = len(rates) // 2
-        is_growing = sum(rates[-half:]) > sum(rates[:half])
-        return half > 0 and not is_growing and total < self.gain(names) * (total - fmean(rates))
+        return half == 0 or sum(rates[-half:]) > _GROWS * sum(rates[:half])
+
+    def brought_little(self, names: Collection[FourTuple]) -> bool:
+        """Whether these brought little in all samples."""
+        total = self.total(_BEFORE)
+        return total < self.gain(names) * (total - fmean(self.brought(names)))
 
     def little(self, names: Iterable[FourTuple]) -> list[FourTuple]:
         """Those of these that brought little, also together."""
         found: list[FourTuple] = []
         for name in sorted(names, key=lambda each: sum(self.brought([each]))):
-            if self.brought_little([*found, name]):
+            if self.brought_little([*found, name]) and not self.is_growing([name]):
                 found.append(name)
         return found
 
@@ -210,7 +213,8 @@ class _Session:
         if passed < min(settles, _SETTLES_AT_MOST):
             self.samples.clear()
             return False
-        return self.shows(_JUDGED)
+        # That the best path waits again is soon seen, and costs much.
+        return self.shows(_JUDGED // 2 if self.retried and not self.is_busy else _JUDGED)
 
     def use_all(self) -> None:
         """There is no backup any more."""
@@ -370,7 +374,8 @@ class Decider:
     def _end_trial(self, session: _Session, now: int) -> None:
         after, tried = session.total(_JUDGED), session.tried
         text = f"{_rate(after)} without {self._called(session, tried)}, {_rate(session.before)} with"
-        is_better = after >= _GAIN * session.before
+        # If the best path still pauses, the sender has no more, or had less before.
+        is_better = after >= _GAIN * session.before and session.is_busy
         session.tried = set()
         if is_better and not session.joined:
             self._leave_out(session, dict.fromkeys(tried, 0.0), min(session.before, after / 2), now)
@@ -387,19 +392,24 @@ class Decider:
         self._learn(session, missed, now)
 
     def _retry(self, session: _Session, now: int) -> None:
+        """Use one of those that are left out: beside another one it could not show what it brings."""
         session.next_retry = now + session.retry_pause
         if max(map(session.sending, session.readings)) < _BUSY:
             # It has too little to send to show anything.
             return
-        session.retried, session.left_out = set(session.left_out), {}
+        name = next(iter(session.left_out))
+        del session.left_out[name]
+        session.retried = {name}
         session.begin(now)
-        self._tell(session, Kind.RETRY, "what is a backup is used again, to see whether it is of use now")
+        self._tell(session, Kind.RETRY, f"{self._called(session, [name])} is used again, to see whether it is of use")
 
     def _end_retry(self, session: _Session, now: int) -> None:
         after, tried = session.total(_JUDGED), session.retried
         text = f"{_rate(after)} with {self._called(session, tried)}, {_rate(session.before)} without"
         # Without the second condition it is another path that has become faster.
         is_better = after >= session.gain(tried) * session.before and not session.brought_little(tried)
+        if not is_better and after >= session.before and session.is_growing(tried):
+            return
         session.retried = set()
         if is_better and not session.joined:
             self._postpone(session, now)

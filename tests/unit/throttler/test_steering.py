@@ -204,6 +204,13 @@ def test_what_was_found_just_now_is_not_tried_again_by_the_next_session() -> Non
     assert third.read(50) == [Change(9, SLOW, backup=True)]
 
 
+def test_a_backup_that_is_tried_again_is_one_again_as_soon_as_the_best_path_waits() -> None:
+    world = World(stalling)
+    world.read(150)
+    (used, again) = [when for when, change in world.changes[1:]]
+    assert again - used <= 1.5
+
+
 def test_what_was_learned_is_forgotten_after_an_hour_and_never_about_one_and_the_same_path() -> None:
     learned = Learned()
     bad, good = client_path("lte", "192.0.2.1"), client_path("dsl", "2001:db8::1")
@@ -485,6 +492,43 @@ def test_a_subflow_of_another_session_with_the_same_addresses_and_ports_is_not_m
     second = World(adding, first.decider, token=8, now=first.now)
     assert second.read() == []
     assert second.decider._sessions[8].samples == deque()
+
+
+def test_a_server_that_sends_more_during_a_trial_and_still_pauses_is_no_gain() -> None:
+    world = World(limited)
+    assert world.read(4) == [Change(7, SLOW, backup=True)]
+    world.model = lambda _: {FAST: (4.0, 0.6), SLOW: (0.1, 1.0)}
+    world.read(12)
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.UNDONE: 1}
+    assert len(world.decider.learned) == 0
+
+
+def test_a_backup_that_is_tried_again_may_take_its_time_in_slow_start() -> None:
+    world = World(stalling, round_trips={FAST: 20_000, SLOW: 600_000})
+    world.read(20)
+    used_for = 0
+
+    def starting(used: frozenset[FourTuple]) -> Rates:
+        nonlocal used_for
+        used_for = used_for + 1 if SLOW in used else 0
+        return {
+            name: (rate, 1.0) for name, rate in ((FAST, 6.0), (SLOW, min(2.0, 0.01 * 1.8**used_for))) if name in used
+        }
+
+    world.model = starting
+    assert world.read(120) == [Change(7, SLOW, backup=False)]
+
+
+def test_of_several_backups_each_is_tried_again_alone() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        rest = {name: (rate, 1.0) for name, rate in ((SLOW, 0.1), (THIRD, 2.0)) if name in used}
+        return rest | {FAST: (3.0, 0.5) if SLOW in used else (6.0, 1.0)}
+
+    world = World(model, names=(FAST, SLOW, THIRD))
+    assert set(world.read(4)) == {Change(7, SLOW, backup=True), Change(7, THIRD, backup=True)}
+    world.read(240)
+    assert world.made == {SLOW}
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.KEPT: 1, Kind.RETRY: 2, Kind.BACK: 1, Kind.FREED: 1}
 
 
 def test_a_session_that_began_by_what_was_learned_uses_all_where_nothing_comes() -> None:
