@@ -185,9 +185,9 @@ class _Session:
         return half == 0 or sum(rates[-half:]) > _GROWS * sum(rates[:half])
 
     def brought_little(self, names: Collection[FourTuple]) -> bool:
-        """Whether these brought little in all samples."""
-        total = self.total(_BEFORE)
-        return total < self.gain(names) * (total - fmean(self.brought(names)))
+        """Whether these brought little in all samples, also with what is missed since others were left out."""
+        total, missed = self.total(_BEFORE), sum(self.left_out.values())
+        return total + missed < self.gain(names) * (total - fmean(self.brought(names)))
 
     def little(self, names: Iterable[FourTuple]) -> list[FourTuple]:
         """Those of these that brought little, also together."""
@@ -343,16 +343,18 @@ class Decider:
         """Find out whether the paths that always send are worth it, beside the best one."""
         best, used, total = session.best, session.used, session.total(_IN_A_ROW)
         others = [name for name in used if name != best and session.sending(name) > _BUSY]
-        slower = [name for name in others if session.readings[name].rtt_us > session.readings[best].rtt_us]
+        # What has never lost anything was not asked for all that it can bring.
+        asked = [name for name in others if session.readings[name].retransmitted]
+        slower = [name for name in asked if session.readings[name].rtt_us > session.readings[best].rtt_us]
         capacity, idle = session.capacity(best), 1 - session.sending(best, max)
-        if session.is_busy and session.shows(_BEFORE) and (little := session.little(slower)):
+        if session.is_busy and session.shows(_JUDGED) and (little := session.little(slower)):
             shown = f"{_rate(fmean(session.brought(little)))} of {_rate(session.total(_BEFORE))}"
             self._do_without(session, Kind.UNTRIED, little, now, f"{shown} came by what is slower and always sends")
         elif others and idle > _IDLE and total < _CLEARLY * sum(map(session.capacity, used.difference(others))):
             waits = f"is idle {100 * idle:.0f} % of the time or more while others send"
             text = f"{self._called(session, [best])} has shown {_rate(capacity)}, and {waits}: {_rate(total)} in all"
             # If all wait for what the others have under way, they would in a trial.
-            kind = Kind.UNTRIED if total < _IDLE * capacity else Kind.TRIAL
+            kind = Kind.UNTRIED if asked and total < _IDLE * capacity else Kind.TRIAL
             self._do_without(session, kind, others, now, text)
 
     def _do_without(self, session: _Session, kind: Kind, others: list[FourTuple], now: int, text: str) -> None:

@@ -60,7 +60,8 @@ class World:
     now: int = 100 * SECOND
     acked: Counter[FourTuple] = field(default_factory=Counter)
     sending: Counter[FourTuple] = field(default_factory=Counter)
-    again: Counter[FourTuple] = field(default_factory=Counter)
+    again: Counter[FourTuple] = field(default_factory=lambda: Counter((FAST, SLOW, THIRD)))
+    """Each has lost something, at the latest when its queue was full."""
     made: set[FourTuple] = field(default_factory=set)
     changes: list[tuple[float, Change]] = field(default_factory=list)
 
@@ -323,7 +324,7 @@ def little(used: frozenset[FourTuple]) -> Rates:
 
 def test_a_slower_path_that_brings_little_needs_no_trial_and_is_a_backup_in_the_next_session_too() -> None:
     world = World(little)
-    assert world.read(6) == []
+    assert world.read(4) == []
     assert world.read() == [Change(7, SLOW, backup=True)]
     assert world.decider.counts == {Kind.UNTRIED: 1}
     reason = "1.6 Mbit/s of 49.6 Mbit/s came by what is slower and always sends: wireless (10.0.2.2) is a backup"
@@ -429,6 +430,9 @@ def test_of_three_paths_two_that_bring_much_together_are_not_left_out_at_once() 
     rates = {FAST: 6.0, SLOW: 0.2, THIRD: 0.25}
     world = World(lambda used: {name: (rates[name], 1.0) for name in used}, names=(FAST, SLOW, THIRD))
     assert world.read(8) == [Change(7, SLOW, backup=True)]
+    # Nor one after the other.
+    world.read(200)
+    assert {change.subflow for _, change in world.changes} == {SLOW}
 
 
 def test_a_session_that_pauses_while_a_backup_is_tried_again_has_shown_nothing() -> None:
@@ -501,6 +505,28 @@ def test_a_server_that_sends_more_during_a_trial_and_still_pauses_is_no_gain() -
     world.read(12)
     assert world.decider.counts == {Kind.TRIAL: 1, Kind.UNDONE: 1}
     assert len(world.decider.learned) == 0
+
+
+def test_a_path_that_has_never_lost_anything_was_not_asked_for_much() -> None:
+    # The server has no more than the fast path brings: the slow one could bring more.
+    assert World(little, again=Counter()).read(100) == []
+    # It sent much before, and now so little that the fast path has nothing to send.
+    world = World(adding, again=Counter())
+    world.read(6)
+    world.model = lambda _: {FAST: (0.0, 0.0), SLOW: (0.2, 1.0)}
+    world.read(20)
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.UNDONE: 1}
+
+
+def test_a_path_whose_rate_creeps_up_is_not_in_slow_start() -> None:
+    rate = 0.1
+
+    def creeping(used: frozenset[FourTuple]) -> Rates:
+        nonlocal rate
+        rate *= 1.02
+        return {name: (each, 1.0) for name, each in ((FAST, 6.0), (SLOW, rate)) if name in used}
+
+    assert World(creeping).read(6) == [Change(7, SLOW, backup=True)]
 
 
 def test_a_backup_that_is_tried_again_may_take_its_time_in_slow_start() -> None:
