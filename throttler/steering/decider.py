@@ -3,7 +3,7 @@
 A session is slower than its best path alone if its receiver waits for a worse path: the best subflow is idle, although
 another one is sending all the time. Then those that do become backup, as a trial. The trial stays if the session's rate
 grows, and is undone otherwise. A slower path that brings little while it sends all the time becomes backup before the
-receiver waits for it. A path that was left out is tried again after a pause. Every pause doubles.
+receiver waits for it. Paths that were left out are tried again after a pause, one by one. Every pause doubles.
 """
 
 import re
