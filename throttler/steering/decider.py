@@ -308,11 +308,15 @@ class Decider:
 
     def _recall(self, session: _Session, now: int) -> None:
         """Leave out what earlier sessions were better without."""
-        paths = self._paths(session, session.used)
-        session.recalled |= paths.keys()
+        paths, readings = self._paths(session, session.used), session.readings
         for name, where in paths.items():
-            others = [paths[each] for each in paths if each != name and each not in session.left_out]
-            if (since := self.learned.worse_since(where, others, now)) is not None:
+            others = [each for each in paths if each != name and each not in session.left_out]
+            since = self.learned.worse_since(where, [paths[each] for each in others], now)
+            if since is not None and readings[name].acked > max(readings[each].acked for each in others):
+                # It began the session, and brings a short download before another one has caught up.
+                continue
+            session.recalled.add(name)
+            if since is not None:
                 session.left_out[name] = 0.0
                 session.next_retry = max(session.next_retry, since + _LEFT_OUT, now + _UNMEASURED)
                 text = f"{self._called(session, [name])} is a backup: earlier sessions were faster without"

@@ -565,6 +565,14 @@ def test_a_session_that_began_by_what_was_learned_uses_all_where_nothing_comes()
     assert world.read(4) == [Change(7, SLOW, backup=False)]
 
 
+def test_a_path_that_began_the_session_is_used_until_the_better_one_has_brought_as_much() -> None:
+    learned = Learned()
+    learned.learn(named(7, SLOW), named(7, FAST), 0)
+    world = World(adding, Decider(named, is_dry=False, learned=learned), acked=Counter({SLOW: 3 * MEGABYTE}))
+    assert world.read() == []
+    assert world.read() == [Change(7, SLOW, backup=True)]
+
+
 def test_a_path_that_joins_again_is_not_tried_sooner() -> None:
     def model(used: frozenset[FourTuple]) -> Rates:
         return {FAST: (3.0, 0.5)} | dict.fromkeys(used - {FAST}, (0.1, 1.0)) if len(used) > 1 else {FAST: (6.0, 1.0)}
