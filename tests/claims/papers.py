@@ -11,7 +11,7 @@ from tests.measured.experiments import above_all_else, figures, measured
 from tributary.settings.errors import Exit
 
 # A run that ends without verdicts, since a link was not as described or since Linux let a download of MPTCP stand still
-# (docs/kernel.md), is tried again as a whole.
+# (docs/upstream/receiver-stands-still.md), is tried again as a whole.
 _AGAIN = pytest.mark.flaky(reruns=2, reruns_delay=45, only_rerun=["is the machine busy", "TimeoutError: timed out"])
 MARKS = [pytest.mark.slow, _AGAIN, pytest.mark.timeout(1200)]
 _TRIES = 3

@@ -362,7 +362,7 @@ fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), NotQuiescent> {
         bytes => return Err(NotQuiescent::Unread(bytes)),
     }
     // All that is in order was read: what still takes memory is not in order.
-    if tributary_sys::receive_memory(socket)? != 0 {
+    if tributary_sys::receive_memory(socket)?.taken != 0 {
         return Err(NotQuiescent::OutOfOrder);
     }
     Ok(())

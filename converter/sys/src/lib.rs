@@ -22,7 +22,7 @@ pub use descriptors::inherited;
 pub use multipath::{Multipath, Subflow};
 pub use netlink::{Answer, Netlink, number_of};
 pub use options::{
-    SocketOption, get_number, get_option, receive_memory, set_number, set_option, unacknowledged, unread,
+    ReceiveMemory, SocketOption, get_number, get_option, receive_memory, set_number, set_option, unacknowledged, unread,
 };
 pub use receive::{queued_icmp_code, receive};
 pub use tcp_info::{TcpInfo, array};

@@ -16,6 +16,9 @@ pub struct SocketOption {
 #[allow(missing_docs)]
 impl SocketOption {
     pub const MEMINFO: Self = Self::of(libc::SOL_SOCKET, libc::SO_MEMINFO);
+    pub const RCVBUF: Self = Self::of(libc::SOL_SOCKET, libc::SO_RCVBUF);
+    pub const RCVBUFFORCE: Self = Self::of(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
+    pub const RCVLOWAT: Self = Self::of(libc::SOL_SOCKET, libc::SO_RCVLOWAT);
     pub const IP_BIND_ADDRESS_NO_PORT: Self = Self::of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
     pub const IP_RECVERR: Self = Self::of(libc::IPPROTO_IP, libc::IP_RECVERR);
     pub const IPV6_RECVERR: Self = Self::of(libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
@@ -88,11 +91,21 @@ pub fn set_number(socket: impl AsFd, option: SocketOption, value: i32) -> io::Re
     set_option(socket, option, &value.to_ne_bytes())
 }
 
-/// Bytes of memory that what came in takes, read or not, in order or not (`SO_MEMINFO`, `sock_diag(7)`).
-pub fn receive_memory(socket: impl AsFd) -> io::Result<u32> {
+/// Bytes of a receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveMemory {
+    /// By what came in, read or not, in order or not.
+    pub taken: u32,
+    /// Beyond these nothing more is taken (`SO_RCVBUF`).
+    pub most: u32,
+}
+
+/// A socket's (`SO_MEMINFO`, `sock_diag(7)`).
+pub fn receive_memory(socket: impl AsFd) -> io::Result<ReceiveMemory> {
     let mut value = [0; 36]; // SK_MEMINFO_VARS numbers
     get_option(socket, SocketOption::MEMINFO, &mut value)?;
-    Ok(u32::from_ne_bytes(super::array(&value, 0)))
+    let [taken, most] = [0, 4].map(|at| u32::from_ne_bytes(super::array(&value, at)));
+    Ok(ReceiveMemory { taken, most })
 }
 
 /// Bytes that came and were not read yet (`SIOCINQ`, tcp(7)).

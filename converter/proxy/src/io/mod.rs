@@ -5,6 +5,7 @@ pub mod conn;
 #[cfg(test)]
 pub(crate) mod loopback;
 pub mod pipe;
+pub mod quiet;
 pub mod relay;
 pub mod stream;
 

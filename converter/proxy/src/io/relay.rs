@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::buffers::Memory;
 use super::pipe::{Early, Pipe, PipeState, Side, pipes};
+use super::quiet::Quiet;
 use super::stream::{Deadline, acknowledged};
 use crate::io::conn::Conn;
 use crate::observe::RelayResult;
@@ -146,7 +147,7 @@ pub async fn relay_until<T>(
     let mut client_broke = pin!(up.source().ready(Interest::ERROR));
     let mut server_broke = pin!(down.source().ready(Interest::ERROR));
     let (mut client_is_broken, mut server_is_broken) = (false, false);
-    let mut moved_at = Instant::now();
+    let mut quiet = Quiet::begin();
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
         let up_state = up.poll(cx);
@@ -184,7 +185,7 @@ pub async fn relay_until<T>(
         }
         let is_broken = client_is_broken || server_is_broken;
         if is_broken != was_broken || before != (up.moved(), down.moved()) {
-            moved_at = Instant::now();
+            quiet = Quiet::begin();
         }
         let mut limit = context.idle;
         if is_broken {
@@ -196,7 +197,9 @@ pub async fn relay_until<T>(
                 context.keep_subflows(up.source());
             }
         }
-        let silent = context.timer.borrow_mut().poll_until(cx, moved_at + limit);
+        let waiting = [(&*up, up_state), (&*down, down_state)]
+            .map(|(pipe, state)| (state == PipeState::Open).then(|| pipe.source()));
+        let silent = quiet.poll(cx, context.timer, limit, waiting);
         silent.map(|()| {
             Relayed::Finished(match (client_is_broken, server_is_broken) {
                 (true, _) => RelayResult::ClientReset,

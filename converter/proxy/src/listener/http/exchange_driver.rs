@@ -16,6 +16,7 @@ use super::{ClientBuffer, counted};
 use crate::io::buffers::BufferedWriter;
 use crate::io::conn::Conn;
 use crate::io::pipe::TURNS;
+use crate::io::quiet::Quiet;
 use crate::io::relay::RelayContext;
 use crate::io::stream::{ResetOnDrop, acknowledged, poll_read};
 use crate::listener::PIECE;
@@ -57,7 +58,7 @@ pub async fn drive_exchange(
     // In boxes, made when they are asked: hardly any exchange comes to that.
     let (mut client_broke, mut server_broke) = (None, None);
     let mut server_is_broken = false;
-    let mut moved_at = Instant::now();
+    let mut quiet = Quiet::begin();
     let ending = poll_fn(|cx| {
         let before = (driver.moved(), server_is_broken);
         let came = driver.came();
@@ -103,7 +104,7 @@ pub async fn drive_exchange(
             return Poll::Ready(ending);
         }
         if (driver.moved(), server_is_broken) != before {
-            moved_at = Instant::now();
+            quiet = Quiet::begin();
         }
         let awaits_reset = server_is_broken && driver.exchange.reads_server();
         let limit = if awaits_reset {
@@ -111,7 +112,11 @@ pub async fn drive_exchange(
         } else {
             context.idle
         };
-        ready!(context.timer.borrow_mut().poll_until(cx, moved_at + limit));
+        let waiting = [
+            driver.reads_client().then_some(&**client),
+            driver.reads_server().then_some(&**server),
+        ];
+        ready!(quiet.poll(cx, context.timer, limit, waiting));
         Poll::Ready(driver.silence(awaits_reset))
     })
     .await;
@@ -121,7 +126,7 @@ pub async fn drive_exchange(
     } = ending
     {
         drop(unavailable);
-        driver.deliver(moved_at).await;
+        driver.deliver(quiet.since()).await;
     }
     ending
 }
