@@ -25,7 +25,7 @@ from experiments.testbed.topology import (
 from tributary.paths import ROOT
 from tributary.settings.files import Settings, load
 from tributary.settings.units import Duration, PositiveRate
-from tributary.settings.values import accepting, as_text, or_none
+from tributary.settings.values import accepting, or_none, reading
 
 WHAT = (RTT, DOWN, UP)
 ROLES = (CLIENT, GATEWAY, SERVER)
@@ -33,18 +33,8 @@ _FORBIDDEN_TARGETS = ROOT / "guard/forbidden-targets.toml"
 _NONE6 = IPv6Address("::")
 _Settings = TypeVar("_Settings", bound=Settings)
 
-
 _IPV4, _IPV6 = "an IPv4 address in quotes, such as '192.0.2.1'", "an IPv6 address in quotes, such as '2001:db8::1'"
-
-
-def _ipv4(value: object) -> IPv4Address:
-    return IPv4Address(as_text(value))
-
-
-def _ipv6(value: object) -> IPv6Address:
-    return IPv6Address(as_text(value))
-
-
+_ipv4, _ipv6 = reading(IPv4Address, IPv4Address), reading(IPv6Address, IPv6Address)
 Address4 = Annotated[IPv4Address, accepting(_IPV4, _ipv4), Field(description=_IPV4)]
 OptionalAddress4 = Annotated[IPv4Address | None, accepting(_IPV4, or_none(_ipv4))]
 OptionalAddress6 = Annotated[IPv6Address | None, accepting(_IPV6, or_none(_ipv6))]
