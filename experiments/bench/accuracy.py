@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from experiments.bench import pair
-from experiments.bench.pair import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
+from experiments.bench.pair import BESIDE_PORT, HELD, HELD_PORT, flow, held, serving
 from experiments.scenarios.sweeps import Rates
 from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric
@@ -65,8 +65,8 @@ class Accuracy(Experiment):
     quota_seconds: Seconds = 12.0
 
     def points(self, _topology: Topology) -> list[Point]:
-        held = every(rate=self.rates, direction=_DIRECTIONS, beside=(_ALONE, _BESIDE))
-        return [*held, {"quota": str(self.quota)}]
+        rates = every(rate=self.rates, direction=_DIRECTIONS, beside=(_ALONE, _BESIDE))
+        return [*rates, {"quota": str(self.quota)}]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""
@@ -79,14 +79,14 @@ class Accuracy(Experiment):
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """The largest error of all rates, and the quota's."""
-        held = Readings(reading for reading in readings if "rate" in reading.point)
-        each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in held})
+        rates = Readings(reading for reading in readings if "rate" in reading.point)
+        each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in rates})
         return [
             *(
-                Metric(f"{way}: {rate}", held.at(direction=way, rate=str(rate)).values("mbps"), "Mbit/s")
+                Metric(f"{way}: {rate}", rates.at(direction=way, rate=str(rate)).values("mbps"), "Mbit/s")
                 for way, rate in each
             ),
-            Metric("rate_error_pct_max", [max(map(abs, held.values("error_percent")))], "%"),
+            Metric("rate_error_pct_max", [max(map(abs, rates.values("error_percent")))], "%"),
             Metric("quota_error_pct", [r.values["error_percent"] for r in readings if "quota" in r.point]),
         ]
 
@@ -94,7 +94,7 @@ class Accuracy(Experiment):
         """Bits per second of frames that one held MPTCP subflow reached."""
         seconds, direction = self.settle + self.seconds + 30, point["direction"]
         with ExitStack() as stack:
-            stack.enter_context(pair.throttling(testbed, rule(point["rate"], direction)))
+            stack.enter_context(pair.throttling(testbed, held(point["rate"], direction)))
             read = stack.enter_context(_counted(testbed, direction))
             if point["beside"] == _BESIDE:
                 stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--rate-limit", str(_BESIDE_PACE)))
@@ -164,9 +164,7 @@ def _sample(node: Node, header: int) -> Sample:
     return Sample((before + time.monotonic()) / 2, counter["bytes"] + header * counter["packets"])
 
 
-def quota_rule(quota: str) -> str:
+def quota_rule(quota: str) -> dict[str, object]:
     """The policy's rule that holds a client to less when it has had ``quota``."""
-    return (
-        rule(_BEFORE_CUT, "download")
-        + f'quota = "{quota} per month"\nover_quota_rate = "{_AFTER_CUT}"\nshared_by = "client"\n'
-    )
+    less = {"quota": f"{quota} per month", "over_quota_rate": _AFTER_CUT, "shared_by": "client"}
+    return held(_BEFORE_CUT, "download") | less

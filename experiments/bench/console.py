@@ -53,7 +53,7 @@ class Console(Experiment):
         testbed.gateway.sysctl(net__ipv4__ip_forward=0)
         state = testbed.directory / f"console-{repetition}"
         run_console = python("console", "run", "--state-directory", str(state))
-        with pair.throttling(testbed, throttler_scale.RULES, "sniffer") as throttler:
+        with pair.throttling(testbed, throttler_scale.RULE, "sniffer") as throttler:
             throttler_scale.play(testbed, _BY_SESSION * self.sessions, _BY_SESSION, _BY_CLIENT)
             with testbed.gateway.start("console", run_console).wait_until_ready() as console:
                 time.sleep(_WARM_UP)

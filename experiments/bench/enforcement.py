@@ -29,13 +29,7 @@ from tributary.settings.errors import CommandError, Exit
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
 _PORT = 3128
-RULES = """
-[[rules]]
-name = "joined-slow"
-min_subflows = 2
-path = "path2"
-rate = "5mbit"
-"""
+RULE = {"name": "joined-slow", "min_subflows": 2, "path": PATHS[1], "rate": "5mbit"}
 _GRACE = 3.0
 """Seconds after the load that a late element gets."""
 
@@ -109,7 +103,7 @@ class Enforcement(Experiment):
         _make_room(testbed)
         with (
             pair.joining(testbed, self.by_session),
-            pair.throttling(testbed, RULES, source),
+            pair.throttling(testbed, RULE, source),
             testbed.gateway.probe("installs", PATHS[1], str(_PORT)) as watching,
             start_origin(testbed.gateway, f"{pair.LISTENER}:{_PORT}", "--mptcp"),
         ):

@@ -9,7 +9,7 @@
 They stand beside the one emulated link of a testbed, which gives the nodes, the lock and the cleaning up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address
 from tempfile import mkdtemp
@@ -65,11 +65,9 @@ def joining(testbed: Testbed, addresses: int) -> Iterator[None]:
         testbed.client.ip("mptcp", "endpoint", "flush")
 
 
-def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Process:
-    """The throttler on the gateway with the TOML ``rules`` for the two paths; raises CommandError if it does not
-    start.
-    """
-    file = testbed.gateway.write("policy.toml", policy_over(PATHS, rules))
+def throttling(testbed: Testbed, rule: Mapping[str, object], source: str = "auto") -> Process:
+    """The throttler on the gateway with one ``rule`` for the two paths; raises CommandError if it does not start."""
+    file = testbed.gateway.write("policy.toml", policy_over(PATHS, rule))
     # A new folder for used quotas, so that nothing is used when it starts.
     state = ("--state-directory", mkdtemp(prefix="throttler-", dir=testbed.directory))
     return start_throttler(testbed, file, "--source", source, *state)
@@ -96,8 +94,6 @@ def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: 
             raise CommandError(Exit.SYSTEM, f"the {direction} ended before its time: {last}")
 
 
-def rule(rate: str, direction: str) -> str:
+def held(rate: str, direction: str) -> dict[str, object]:
     """The policy's rule that holds each subflow on the first path."""
-    return (
-        f'[[rules]]\nname = "held"\nmin_subflows = 1\npath = "{PATHS[0]}"\nrate = "{rate}"\ndirection = "{direction}"\n'
-    )
+    return {"name": "held", "min_subflows": 1, "path": PATHS[0], "rate": rate, "direction": direction}

@@ -8,7 +8,7 @@ import time
 from statistics import median
 
 from experiments.bench import pair
-from experiments.bench.pair import HELD, HELD_PORT, flow, rule, serving
+from experiments.bench.pair import HELD, HELD_PORT, flow, held, serving
 from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
@@ -46,8 +46,8 @@ class QueueingDelay(Experiment):
 
 def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
     """Milliseconds, four times a second."""
-    held = flow(testbed, HELD_PORT, "download", seconds + 30, *HELD)
-    with pair.throttling(testbed, rule(_RATE, "download")), held:
+    download = flow(testbed, HELD_PORT, "download", seconds + 30, *HELD)
+    with pair.throttling(testbed, held(_RATE, "download")), download:
         time.sleep(_SETTLE)
         if plain:
             lengthen_held_queue(testbed)

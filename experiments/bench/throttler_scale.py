@@ -28,16 +28,7 @@ from tributary.settings.errors import CommandError, Exit
 
 _ORIGIN = f"{pair.LISTENER}:5001"
 _BY_SESSION, _BY_CLIENT = 4, 100
-RULES = f"""
-[[rules]]
-name = "all"
-min_subflows = 1
-path = "{PATHS[0]}"
-rate = "5mbit"
-shared_by = "client"
-"""
-
-
+RULE = {"name": "all", "min_subflows": 1, "path": PATHS[0], "rate": "5mbit", "shared_by": "client"}
 _FULL, _SINGLE = "full table", "one element"
 _TOOK = ("rss_mb", "install_s", "longest_answer_ms", "subflows", "classes", "capture_dropped")
 _ASKED_EACH = 0.02
@@ -105,7 +96,7 @@ def _throttled(stack: ExitStack, name: str, subflows: int, held: float) -> tuple
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
     testbed.gateway.ip("link", "set", "dev", PATHS[0], "gso_max_segs", "1")
-    throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
+    throttler = stack.enter_context(pair.throttling(testbed, RULE, "sniffer"))
     serve = [*_on(0), *native.load("origin", "--listen", _ORIGIN, "--mptcp")]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
     with _asking(testbed) as answers:

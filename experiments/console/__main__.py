@@ -78,8 +78,7 @@ def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prom
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
         start_converter(testbed, _CONVERTER)
         names = [link.name for link in testbed.topology.links]
-        free = policy_over(names, f'[[rules]]\nname = "free"\npath = "{names[0]}"\n')
-        policy = testbed.gateway.write("policy.toml", free)
+        policy = testbed.gateway.write("policy.toml", policy_over(names, {"name": "free", "path": names[0]}))
         start_throttler(testbed, policy, "--metrics", _THROTTLER)
         download(testbed, downloads)
         with _monitored(testbed, prometheus), outside(port) as listener:

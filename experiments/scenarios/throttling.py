@@ -167,8 +167,8 @@ def _throttler(testbed: Testbed, rate: PositiveRate, point: Point) -> Iterator[s
 def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> str:
     """A policy with one rule, which holds ``path`` to ``rate`` at the time that ``held`` says, or counts only."""
     least, dry = 1 if held == INSTALLED else 2, held not in (ALWAYS, INSTALLED)
-    rule = f'name = "{_RULE}"\nmin_subflows = {least}\npath = "{path}"\nrate = "{rate}"\n'
-    return policy_over((link.name for link in topology.links), f"[[rules]]\n{rule}dry_run = {str(dry).lower()}\n")
+    rule = {"name": _RULE, "min_subflows": least, "path": path, "rate": str(rate), "dry_run": dry}
+    return policy_over((link.name for link in topology.links), rule)
 
 
 def _hold(testbed: Testbed, rate: PositiveRate, path: str) -> float:

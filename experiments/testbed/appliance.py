@@ -1,9 +1,10 @@
 """The processes of the appliance on a testbed's gateway, started with the commands that a user types."""
 
-import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+import tomli_w
 
 from experiments.testbed import converter
 from experiments.testbed.build import Testbed
@@ -48,10 +49,8 @@ def growing_to(most: int) -> str:
 def squid_settings(testbed: Testbed) -> str:
     """The settings of a Squid that serves the testbed's client and keeps its files in the testbed's folder."""
     topology, state = testbed.topology, testbed.gateway.directory / "squid-state"
-    return (
-        f"port = {PROXY_PORT}\nclient_networks = {json.dumps(topology.CLIENT_NETWORKS)}\n"
-        f'private_targets = {json.dumps(topology.OPENED)}\ndrain = "0s"\nstate_directory = "{state}"\n'
-    )
+    networks = {"client_networks": topology.CLIENT_NETWORKS, "private_targets": topology.OPENED}
+    return tomli_w.dumps({"port": PROXY_PORT, "drain": "0s", "state_directory": str(state), **networks})
 
 
 def start_squid(testbed: Testbed) -> Process:
@@ -81,9 +80,9 @@ def start_throttler(testbed: Testbed, policy: Path, *options: str) -> Process:
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 
-def policy_over(paths: Iterable[str], more: str) -> str:
-    """A throttler's whole policy, of ``paths`` by the names of their interfaces, and ``more`` TOML."""
-    return "".join(f'[paths.{path}]\ninterface = "{path}"\n' for path in paths) + more
+def policy_over(paths: Iterable[str], rule: Mapping[str, object], **tables: Mapping[str, object]) -> str:
+    """A throttler's whole policy, of ``paths`` by the names of their interfaces, with one rule and more ``tables``."""
+    return tomli_w.dumps({"paths": {path: {"interface": path} for path in paths}, "rules": [rule], **tables})
 
 
 def start_steering(testbed: Testbed, mode: str = "on") -> Process:
@@ -92,8 +91,8 @@ def start_steering(testbed: Testbed, mode: str = "on") -> Process:
     The gateway needs net.mptcp.pm_type=1 before its sessions begin.
     """
     names = [link.name for link in testbed.topology.links]
-    steering, rule = f'[steering]\nmode = "{mode}"\n', f'[[rules]]\nname = "none"\npath = "{names[0]}"\n'
-    policy = testbed.gateway.write("steering.toml", policy_over(names, steering + rule))
+    text = policy_over(names, {"name": "none", "path": names[0]}, steering={"mode": mode})
+    policy = testbed.gateway.write("steering.toml", text)
     state = str(testbed.directory / "throttler-state")
     return start_throttler(testbed, policy, "--source", "kernel", "--state-directory", state)
 

@@ -19,7 +19,7 @@ from scapy.layers.l2 import Ether
 from experiments.bench import accuracy, enforcement, offload, offload_soak, throttler_scale
 from experiments.bench.accuracy import Sample, before_cut
 from experiments.bench.enforcement import summed_up
-from experiments.bench.pair import rule
+from experiments.bench.pair import held
 from experiments.probes.download import answered, read_body, requested
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
@@ -153,10 +153,10 @@ def test_a_quota_that_is_gone_before_the_second_sample_is_refused() -> None:
 
 
 RULES = {
-    "enforcement": enforcement.RULES,
-    "throttler-scale": throttler_scale.RULES,
-    "download": rule("5mbit", "download"),
-    "upload": rule("5mbit", "upload"),
+    "enforcement": enforcement.RULE,
+    "throttler-scale": throttler_scale.RULE,
+    "download": held("5mbit", "download"),
+    "upload": held("5mbit", "upload"),
     "quota": accuracy.quota_rule("20MB"),
 }
 
