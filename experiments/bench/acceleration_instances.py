@@ -10,9 +10,8 @@ from functools import partial
 
 from experiments.bench.converter.contenders import CONTENDERS, Program, varnish
 from experiments.bench.parts import NATIVE
-from experiments.scenarios.sweeps import Counts
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Experiment, Repeat
+from experiments.study.experiment import Counts, Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import reserved

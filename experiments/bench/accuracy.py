@@ -13,8 +13,7 @@ from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.pair import BESIDE_PORT, HELD, HELD_PORT, flow, held, serving
-from experiments.scenarios.sweeps import Rates
-from experiments.study.experiment import Experiment, Repeat, Seconds
+from experiments.study.experiment import Experiment, Rates, Repeat, Seconds
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import Testbed

@@ -18,8 +18,7 @@ from experiments.bench.converter.counts import UNITS, counts
 from experiments.bench.converter.footprint import holding
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
-from experiments.scenarios.sweeps import Counts
-from experiments.study.experiment import Experiment, Repeat, Seconds
+from experiments.study.experiment import Counts, Experiment, Repeat, Seconds
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, every, name_of
 from experiments.testbed import cables

@@ -20,9 +20,8 @@ from statistics import median
 from matplotlib.figure import Figure
 
 from experiments.plots import line, name_axes, theory
-from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Count, Experiment
+from experiments.study.experiment import Count, Experiment, Sizes
 from experiments.study.metrics import Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every

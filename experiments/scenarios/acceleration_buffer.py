@@ -17,9 +17,8 @@ from pydantic import Field
 
 from experiments.plots import curve, name_axes
 from experiments.scenarios.acceleration import segments, transfers
-from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Experiment, Several
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.appliance import growing_to
 from experiments.testbed.chain import By, Chain, split

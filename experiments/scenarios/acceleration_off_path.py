@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from experiments.plots import line, theory, tidy
 from experiments.scenarios.acceleration import Model, TransferExperiment, gain, segments, sizes_in
-from experiments.scenarios.sweeps import Durations, Sizes
 from experiments.study.blueprint import Ground
+from experiments.study.experiment import Durations, Sizes
 from experiments.study.plot import resize
 from experiments.study.readings import Decision, Estimate, Point, Readings, Verdict, at_least, at_most, together
 from experiments.testbed.chain import By, Chain, split

@@ -18,8 +18,7 @@ from pydantic import Field
 
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cables_with
-from experiments.scenarios.sweeps import Several
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Experiment, Several
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed import cables

@@ -20,8 +20,7 @@ from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.parts import NATIVE
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cabled
-from experiments.scenarios.sweeps import Shares, Sizes
-from experiments.study.experiment import Count, Experiment
+from experiments.study.experiment import Count, Experiment, Shares, Sizes
 from experiments.study.metrics import Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most

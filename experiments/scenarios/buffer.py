@@ -16,15 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_axes, name_paths
-from experiments.scenarios.sweeps import (
-    RECEIVE_BUFFER,
-    Sizes,
-    TimedExperiment,
-    bound_what_is_received,
-    draw_sweep,
-    megabytes,
-)
+from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS
+from experiments.study.experiment import Sizes
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
 from experiments.testbed.build import Testbed

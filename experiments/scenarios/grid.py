@@ -21,8 +21,9 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
-from experiments.scenarios.sweeps import Durations, Rates, Shares, TimedExperiment
+from experiments.scenarios.sweeps import TimedExperiment
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.experiment import Durations, Rates, Shares
 from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, name_of
 from experiments.testbed.profile import PROFILES

@@ -31,9 +31,8 @@ from experiments.handoff.network import BACK_ENDS, SERVICE
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.running import RELAYED
 from experiments.plots import colours_of, curve, name_axes
-from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Count, Experiment
+from experiments.study.experiment import Count, Experiment, Sizes
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
 from experiments.testbed import native

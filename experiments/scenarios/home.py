@@ -39,15 +39,14 @@ from itertools import chain, product
 from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, household
 from experiments.home.traffic import WARM_UP, alone, calling, costing, downloading, one_way, watched
 from experiments.plots import colours_of, paths
-from experiments.scenarios.sweeps import some_of
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Experiment, some_of
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
 from experiments.testbed.profile import PROFILES
@@ -80,8 +79,8 @@ class Home(Experiment):
     quick = {"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"}
 
     seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")
-    legs: Annotated[tuple[str, ...], BeforeValidator(some_of(LEGS))] = LEGS
-    links: Annotated[tuple[str, ...], BeforeValidator(some_of(_MANY))] = _MANY
+    legs: Annotated[tuple[str, ...], some_of(LEGS)] = LEGS
+    links: Annotated[tuple[str, ...], some_of(_MANY)] = _MANY
 
     def points(self, _topology: Topology) -> list[Point]:
         """All that has no number of links or no leg of its own is measured over two links, by tunnels."""

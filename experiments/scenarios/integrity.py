@@ -25,9 +25,8 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import bars, name_axes
-from experiments.scenarios.sweeps import Durations
 from experiments.study.blueprint import Ground, Standing
-from experiments.study.experiment import Count, Experiment
+from experiments.study.experiment import Count, Durations, Experiment
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay

@@ -21,16 +21,9 @@ from matplotlib.figure import Figure
 
 from experiments.plots import name_axes
 from experiments.scenarios.downloads import LEGACY, reading_of, values_of
-from experiments.scenarios.sweeps import (
-    RECEIVE_BUFFER,
-    Mtus,
-    Sizes,
-    TimedExperiment,
-    bound_what_is_received,
-    draw_sweep,
-    megabytes,
-)
+from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES

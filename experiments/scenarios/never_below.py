@@ -29,13 +29,13 @@ from typing import Annotated
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY, fetched, values_of
-from experiments.scenarios.sweeps import NO_MARK, listed
+from experiments.scenarios.sweeps import NO_MARK
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.experiment import Experiment, Seconds
+from experiments.study.experiment import Experiment, Seconds, some_of
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.plot import resize
 from experiments.study.readings import Decision, Point, Reading, Readings, Repeated, Verdict
@@ -66,16 +66,7 @@ _DIMENSIONS = 1 + 4 * len(NAMES)
 _LEAST = 0.97  # of the best link's throughput, or of that with the kernel's own settings
 _WHAT_IS_LEFT = "what the settings leave, and why, is in docs/steering.md"
 
-
-def _settings(value: object) -> object:
-    """A text with commas as the tuple of its parts; raises ValueError for what is no settings."""
-    parts = listed(value)
-    if not isinstance(parts, tuple) or not all(part in _STYLES or str(part).isdecimal() for part in parts):
-        raise ValueError(f"{', '.join(_STYLES)}, or bytes of a low mark")
-    return tuple(map(str, parts))
-
-
-Compared = Annotated[tuple[str, ...], BeforeValidator(_settings)]
+Compared = Annotated[tuple[str, ...], some_of(_STYLES, ", or bytes of a low mark", str.isdecimal)]
 
 
 @dataclass(frozen=True)

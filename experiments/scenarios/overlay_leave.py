@@ -34,9 +34,8 @@ from pydantic import Field
 
 from experiments.plots import colours_of, name_axes
 from experiments.scenarios.cabled import linked
-from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Experiment
+from experiments.study.experiment import Experiment, Several
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
 from experiments.testbed import native
 from experiments.testbed.build import Testbed

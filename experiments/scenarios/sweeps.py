@@ -1,10 +1,9 @@
 """What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Mapping
 
 from matplotlib.axes import Axes
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.plots import line
 from experiments.record import Download
@@ -14,7 +13,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.usage import counted
-from tributary.settings.units import Duration, PositiveRate, Share, Size
+from tributary.settings.units import Size
 
 RECEIVE_BUFFER = {"receive-buffer": "buffer", "net.ipv4.tcp_rmem": "buffer"}
 """``own_axes`` of experiments that bound what the client receives by their option ``buffer``."""
@@ -46,42 +45,6 @@ class TimedExperiment(Experiment):
         """What comes in ``seconds`` of a file that lasts longer."""
         file = file_lasting(testbed.topology, self.seconds, seed=repetition)
         return fetched(testbed, point, file, self.seconds)
-
-
-def listed(value: object) -> object:
-    """A text with commas as the tuple of its parts, and a number as one of itself; anything else as it is."""
-    if isinstance(value, str):
-        return tuple(value.split(","))
-    return (value,) if isinstance(value, int | float) else value
-
-
-def some_of(names: Sequence[str]) -> Callable[[object], object]:
-    """Reads a text with commas as the tuple of its parts, each of which is one of ``names``; raises ValueError."""
-
-    def read(value: object) -> object:
-        parts = listed(value)
-        if not isinstance(parts, tuple) or not set(map(str, parts)) <= set(names):
-            raise ValueError(f"{', '.join(names)}, with commas between them")
-        return tuple(map(str, parts))
-
-    return read
-
-
-Item = TypeVar("Item")
-Several = Annotated[tuple[Item, ...], BeforeValidator(listed), Field(min_length=1)]
-"""What --set takes with commas between them. Numbers need ``strict=False``, so that they may be text."""
-Sizes = Several[Size]
-Durations = Several[Duration]
-Shares = Several[Share]
-Rates = Several[PositiveRate]
-Counts = Annotated[
-    Several[Annotated[int, Field(ge=1, strict=False)]],
-    Field(description="whole numbers from 1 on with commas between them, such as '1,10'"),
-]
-Mtus = Annotated[
-    Several[Annotated[int, Field(ge=576, le=9000, strict=False)]],
-    Field(description="numbers from 576 to 9000 with commas between them, such as '1500,1000'"),
-]
 
 
 def megabytes(size: str) -> float:

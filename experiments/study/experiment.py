@@ -1,11 +1,11 @@
 """What an experiment is: a question, the circumstances in which it is put, and what the answers are held against."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.metrics import Metric, draw, metrics_of
@@ -13,6 +13,7 @@ from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
+from tributary.settings.units import Duration, PositiveRate, Share, Size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +23,42 @@ NEW, BENCHMARK = "new", "benchmark"
 Repeat = Annotated[int, Field(ge=1, description="a whole number of repetitions, at least 1")]
 Count = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
 Seconds = Annotated[float, Field(gt=0, description="a number of seconds above 0")]
+
+
+def listed(value: object) -> object:
+    """A text with commas as the tuple of its parts, and a number as one of itself; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(value.split(","))
+    return (value,) if isinstance(value, int | float) else value
+
+
+def some_of(names: Collection[str], more: str = "", fits: Callable[[str], bool] = lambda _: False) -> BeforeValidator:
+    """For a tuple of ``names``, which is read from a text with commas; ``more`` is what a part may be that ``fits``."""
+
+    def read(value: object) -> object:
+        parts = listed(value)
+        if not isinstance(parts, tuple) or not all(part in names or fits(part) for part in map(str, parts)):
+            raise ValueError(f"{', '.join(names)}{more}, with commas between them")
+        return tuple(map(str, parts))
+
+    return BeforeValidator(read)
+
+
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], BeforeValidator(listed), Field(min_length=1)]
+"""What --set takes with commas between them. Numbers need ``strict=False``, so that they may be text."""
+Sizes = Several[Size]
+Durations = Several[Duration]
+Shares = Several[Share]
+Rates = Several[PositiveRate]
+Counts = Annotated[
+    Several[Annotated[int, Field(ge=1, strict=False)]],
+    Field(description="whole numbers from 1 on with commas between them, such as '1,10'"),
+]
+Mtus = Annotated[
+    Several[Annotated[int, Field(ge=576, le=9000, strict=False)]],
+    Field(description="numbers from 576 to 9000 with commas between them, such as '1500,1000'"),
+]
 
 
 class Experiment(Settings):

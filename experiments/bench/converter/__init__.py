@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.bench import parts
 from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
@@ -35,9 +35,8 @@ from experiments.bench.converter.throughput import (
     value_of,
 )
 from experiments.scenarios.cabled import cables_with
-from experiments.scenarios.sweeps import Counts, some_of
 from experiments.study.blueprint import Ground
-from experiments.study.experiment import Count, Experiment, Repeat, Seconds
+from experiments.study.experiment import Count, Counts, Experiment, Repeat, Seconds, some_of
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
 from experiments.testbed.build import Testbed
@@ -110,8 +109,8 @@ class Converter(Experiment):
     in_turn = True
 
     repeat: Repeat = 5
-    only: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.MEASUREMENTS))] = parts.MEASUREMENTS
-    peers: Annotated[tuple[str, ...], BeforeValidator(some_of(parts.PEERS))] = parts.PEERS
+    only: Annotated[tuple[str, ...], some_of(parts.MEASUREMENTS)] = parts.MEASUREMENTS
+    peers: Annotated[tuple[str, ...], some_of(parts.PEERS)] = parts.PEERS
     size: Size = Field(default=Size(1_000_000_000), description="a size, such as '300MB'")
     many: Counts = (8, 64)
     seconds: Seconds = 3.0
