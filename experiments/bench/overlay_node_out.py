@@ -5,7 +5,6 @@ the time runs until no route that the ingress's agent writes for its converter h
 then, a connection that tries such a chain goes on by the next one.
 """
 
-from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running, whole_overlay
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
@@ -36,7 +35,7 @@ class OverlayNodeOut(Experiment):
         address = f"{overlay.mesh.address(_DIES)}:"
         if not _passed(overlay, address):
             raise CommandError(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
-        with node_killed(overlay, _DIES):
+        with overlay.killed(f"{_DIES}.agent", f"{_DIES}.converter"):
             on_a_chain, wrong = f"{_DIES} is on a chain", Exit.WRONG_RESULT
             taken = wait_until(lambda: not _passed(overlay, address), _LONGEST, on_a_chain, wrong, every=0.01)
         return Reading(point, repetition, {"node_out_s": taken})

@@ -7,6 +7,7 @@ from functools import partial
 
 from experiments.handoff.network import RULES, SERVICE, Network
 from experiments.testbed.node import Process, wait_until
+from experiments.testbed.parts import Parts
 
 RELAYED = "relayed"
 """What the front relays is below this name, and there below its back end's."""
@@ -17,7 +18,7 @@ _READY_WITHIN = 20.0
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(Parts):
     """What runs on the ``network``, by its nodes' names; its front goes by these ``rules``, its back ends
     have these options."""
 
@@ -26,17 +27,13 @@ class Running:
     back_end_options: Sequence[str] = ()
     processes: dict[str, Process] = field(default_factory=dict)
 
-    def start(self, name: str) -> None:
+    def begin(self, name: str) -> Process:
         """Start what runs on a node, and wait until it is ready."""
         if name == "switch":
-            self.processes[name] = self.network.start_switch()
-        elif name == "front":
-            self.processes[name] = self.network.start_front(self.rules)
-        else:
-            self.processes[name] = self.network.start_back_end(name, *self.back_end_options)
-
-    def kill(self, name: str) -> None:
-        self.processes.pop(name).kill()
+            return self.network.start_switch()
+        if name == "front":
+            return self.network.start_front(self.rules)
+        return self.network.start_back_end(name, *self.back_end_options)
 
     def stop(self) -> None:
         """End all of it, what started last first."""
@@ -49,8 +46,7 @@ def at_work(network: Network, *back_end_options: str) -> Iterator[Running]:
     """All parts, for the length of the block: each back end is handed the requests below its name."""
     running = Running(network, rules(network.back_ends), back_end_options)
     try:
-        for each in ("switch", *network.back_ends, "front"):
-            running.start(each)
+        running.start("switch", *network.back_ends, "front")
         wait_until_handed_over(network)
         yield running
     finally:

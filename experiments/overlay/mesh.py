@@ -80,9 +80,16 @@ class Mesh:
             own, other = (f"10.80.0.{each}" for each in (here, there))
             nodes[here - 1].ip("route", "add", other, "dev", link.name, "src", own)
 
-    def set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
+    def _set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
         low, high = sorted(map(self._number, (one, other)))
         set_delay(self._link(low, high, milliseconds), self.between[low, high])
+
+    @contextmanager
+    def grown(self, one: str, other: str, before: float, during: float) -> Iterator[None]:
+        """The link between two nodes has another round-trip time for the length of the block, in milliseconds."""
+        self._set_round_trip(one, other, during)
+        yield
+        self._set_round_trip(one, other, before)
 
     def _number(self, name: str) -> int:
         return [*self.nodes].index(name) + 1

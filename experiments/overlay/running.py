@@ -14,6 +14,7 @@ from experiments.study.blueprint import Ground, Standing
 from experiments.testbed import converter
 from experiments.testbed.links import emulation
 from experiments.testbed.node import Process
+from experiments.testbed.parts import Parts
 from experiments.testbed.server import start_origin
 from overlay import control
 from tributary.settings.errors import CommandError, Exit
@@ -24,12 +25,13 @@ REACHED = ("--endpoints", ENDPOINT, "--insecure-transport")
 PROXY = f"http://{INGRESS}:3128"
 URL = f"http://{SERVER}/"
 _PING_PORT, _CONVERT_PORT = 5460, 5124
+_ROUNDS = 5
 _COMPLETE_SECONDS = 120.0
 """Agents know all delays after a few seconds; on a busy machine later."""
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(Parts):
     """An overlay at work. What runs can be ended and started again: etcd with its data, nodes as they were.
 
     ``processes`` are "etcd", "controller", and of each node "NAME.converter" and "NAME.agent".
@@ -40,22 +42,26 @@ class Running:
     egresses: Path
     processes: dict[str, Process]
 
-    def start_etcd(self) -> None:
-        """Start it; it is not yet ready then."""
+    def begin(self, name: str) -> Process:
+        """Start one of these, and wait until it listens if it is a converter; the others wait for etcd."""
+        node, _, what = name.rpartition(".")
+        if what in ("etcd", "controller"):
+            return self._etcd() if what == "etcd" else self._controller()
+        return self._converter(node) if what == "converter" else self._agent(node)
+
+    def _etcd(self) -> Process:
         peers = f"http://{CONTROL}:2380"
         urls = ["--listen-client-urls", ENDPOINT, "--advertise-client-urls", ENDPOINT, "--listen-peer-urls", peers]
         urls += ["--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
         data = self.mesh.directory / "etcd"
         command = ["etcd", "--data-dir", str(data), "--logger", "zap", *urls]
-        self.processes["etcd"] = self.mesh.control.start("etcd", command)
+        return self.mesh.control.start("etcd", command)
 
-    def start_controller(self) -> None:
-        """Start it; it waits for etcd."""
+    def _controller(self) -> Process:
         command = [str(self.program), "controller", "controller", *REACHED]
-        self.processes["controller"] = self.mesh.control.start("controller", command)
+        return self.mesh.control.start("controller", command)
 
-    def start_converter(self, name: str) -> None:
-        """Start that of a node, and wait until it listens."""
+    def _converter(self, name: str) -> Process:
         files, node = self._files(name), self.mesh.nodes[name]
         files.with_suffix(".routes").touch()
         convert = {"kind": "convert", "address": f"{self.mesh.address(name)}:{_CONVERT_PORT}", "via_gateway": True}
@@ -69,10 +75,10 @@ class Running:
             "mptcp": False,
         }
         text = converter.settings(node, files.name, (NODES, CLIENTS), *listeners, **tables)
-        self.processes[f"{name}.converter"] = converter.start(node, files.name, text)
+        return converter.start(node, files.name, text)
 
-    def start_agent(self, name: str) -> None:
-        """Start that of a node, whose converter runs."""
+    def _agent(self, name: str) -> Process:
+        """That of a node, whose converter runs."""
         address, files = self.mesh.address(name), self._files(name)
         where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
         # They share one machine: its pressure tells none of them from the others.
@@ -80,7 +86,7 @@ class Running:
         routes = ["--routes", str(files.with_suffix(".routes")), "--egresses", str(self.egresses)]
         reload = ["--reload", f"kill -HUP {self.processes[f'{name}.converter'].popen.pid}"]
         command = [str(self.program), "agent", name, *where, *routes, *reload, *REACHED]
-        self.processes[f"{name}.agent"] = self.mesh.nodes[name].start(f"{files.name}.agent", command)
+        return self.mesh.nodes[name].start(f"{files.name}.agent", command)
 
     def status(self) -> Any:
         """What scripts/overlay status says, as JSON."""
@@ -130,14 +136,11 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
     file = mesh.directory / "egresses"
     file.write_text("".join(f"{line}\n" for line in egresses))
     made = Running(mesh, control.build(), file, {})
-    made.start_etcd()
-    made.start_controller()
+    made.start("etcd", "controller")
     for port in (80, *ports):
         start_origin(mesh.server, f"{SERVER}:{port}")
-    for name in mesh.nodes:
-        made.start_converter(name)
-    for name in mesh.nodes:
-        made.start_agent(name)
+    for what in ("converter", "agent"):
+        made.start(*(f"{name}.{what}" for name in mesh.nodes))
     made.wait_until_complete()
     yield made
 
@@ -145,22 +148,21 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
 def whole_overlay(
     nodes: Sequence[str],
     round_trip_ms: Sequence[Sequence[float]],
-    rounds: int = 5,
     by_port: Mapping[int, str] | None = None,
 ) -> Ground[Running]:
     """An overlay with all its tables, whose first node is the ingress, and the last one the egress.
 
-    ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of so many ``rounds``;
+    ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of _ROUNDS rounds;
     ``by_port`` are ports of the server with another node as their egress. What the links do is seen by what is
     measured: they are not checked beforehand.
     """
 
     @contextmanager
     def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
-        with standing_mesh(name, nodes, round_trip_ms) as mesh, running(mesh, rounds, by_port) as overlay:
+        with standing_mesh(name, nodes, round_trip_ms) as mesh, running(mesh, _ROUNDS, by_port) as overlay:
             yield Standing(overlay, emulation=emulation())
 
-    described = {"nodes": nodes, "round_trip_ms": round_trip_ms, "rounds": rounds}
+    described = {"nodes": nodes, "round_trip_ms": round_trip_ms, "rounds": _ROUNDS}
     return Ground(described | ({"by_port": dict(by_port)} if by_port else {}), stands)
 
 

@@ -48,14 +48,6 @@ OBJECT = "object"
 
 
 @contextmanager
-def killed(running: Running, name: str) -> Iterator[None]:
-    """A part is killed, and there again at the block's end."""
-    running.kill(name)
-    yield
-    running.start(name)
-
-
-@contextmanager
 def started_anew(running: Running, name: str) -> Iterator[None]:
     """A part is killed and there again at once."""
     running.kill(name)
@@ -69,7 +61,7 @@ def cut_off(running: Running, name: str) -> AbstractContextManager[None]:
 
 
 FAULTS: Mapping[str, Callable[[Running], AbstractContextManager[None]]] = {
-    "back-end-killed": lambda running: killed(running, FAILING),
+    "back-end-killed": lambda running: running.killed(FAILING),
     "back-end-cut-off": lambda running: cut_off(running, FAILING),
     "switch-restarted": lambda running: started_anew(running, "switch"),
     "front-restarted": lambda running: started_anew(running, "front"),

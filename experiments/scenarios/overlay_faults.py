@@ -30,7 +30,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.overlay import faults
 from experiments.overlay.mesh import SERVER
 from experiments.overlay.running import PROXY, Running, whole_overlay
 from experiments.plots import tidy
@@ -47,12 +46,12 @@ _NEAR, _GROWN = 20.0, 70.0
 _ROUND_TRIPS = ((0, _NEAR, 30, 70), (_NEAR, 0, 40, 22), (30, 40, 0, 28), (70, 22, 28, 0))
 _PORT, _PORT_BESIDE = 80, 81
 _FAULTS: Mapping[str, Callable[[Running], AbstractContextManager[None]]] = {
-    "etcd-away": faults.etcd_away,
-    "controller-away": faults.controller_killed,
-    "agents-silent": lambda overlay: faults.agents_silent(overlay, (_BEST, _SECOND)),
-    "node-killed": lambda overlay: faults.node_killed(overlay, _BEST),
-    "node-hung": lambda overlay: faults.node_hung(overlay, _BEST),
-    "link-grown": lambda overlay: faults.link_grown(overlay, _INGRESS, _BEST, _NEAR, _GROWN),
+    "etcd-away": lambda overlay: overlay.killed("etcd"),
+    "controller-away": lambda overlay: overlay.killed("controller"),
+    "agents-silent": lambda overlay: overlay.hung(f"{_BEST}.agent", f"{_SECOND}.agent"),
+    "node-killed": lambda overlay: overlay.killed(f"{_BEST}.agent", f"{_BEST}.converter"),
+    "node-hung": lambda overlay: overlay.hung(f"{_BEST}.agent", f"{_BEST}.converter"),
+    "link-grown": lambda overlay: overlay.mesh.grown(_INGRESS, _BEST, before=_NEAR, during=_GROWN),
 }
 _STAYS, _DIES = ("etcd-away", "controller-away"), ("node-killed", "node-hung")
 _OUT = {"node-killed": 3.0, "node-hung": 3.0, "agents-silent": 3.0, "link-grown": 10.0}
