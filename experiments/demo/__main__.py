@@ -1,8 +1,7 @@
 """The command ``demo``."""
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
@@ -115,16 +114,10 @@ def _measure(name: str, profile: Profile, folder: Path, size: Size, tolerance: S
             *free, throttled = WAYS
             downloads = {way.name: _download(testbed, way, file, ipv6, progress) for way in free}
             start_throttler(testbed, WIRED_SLOW)
-            with watched(testbed) as enforcement, _beyond_window(testbed) as beyond_window:
+            with watched(testbed) as seen, counted(testbed.client) as client, counted(testbed.gateway) as gateway:
                 downloads[throttled.name] = _download(testbed, throttled, file, ipv6, progress)
-        return Run(downloads, file.sha256, testbed.topology, held, enforcement(), beyond_window())
-
-
-@contextmanager
-def _beyond_window(testbed: Testbed) -> Iterator[Callable[[], BeyondWindow]]:
-    """The function given says what was sent beyond the client's window since the block began."""
-    with counted(testbed.client) as client, counted(testbed.gateway) as gateway:
-        yield lambda: BeyondWindow(client()["MPTcpExtNoDSSInWindow"], gateway()["MPTcpExtMPTCPRetrans"])
+        beyond_window = BeyondWindow(client()["MPTcpExtNoDSSInWindow"], gateway()["MPTcpExtMPTCPRetrans"])
+        return Run(downloads, file.sha256, testbed.topology, held, seen(), beyond_window)
 
 
 def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Reading]) -> dict[str, object]:

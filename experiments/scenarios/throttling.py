@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import ClassVar
 
 from matplotlib.axes import Axes
@@ -61,9 +61,12 @@ class ThrottleExperiment(Experiment):
         """
         file = random_file(self.size.amount, seed=repetition)
         bound_receive_buffer(testbed, self.buffer.amount)
+        path = testbed.topology.links[0].name
+        text = policy_for(testbed.topology, path, self.rate, point["held"])
+        policy = testbed.gateway.write("throttle.toml", text)
         commanded = list[Future[float]]()
         with ExitStack() as stack:
-            path = stack.enter_context(_throttler(testbed, self.rate, point))
+            stack.enter_context(start_throttler(testbed, policy))
             by_itself, installed = point["held"] in (ALWAYS, INSTALLED), point["held"] == INSTALLED
             seen = stack.enter_context(watched(testbed, installed=installed)) if by_itself else None
             pool = stack.enter_context(ThreadPoolExecutor(1))
@@ -152,16 +155,6 @@ def _values(download: Download, topology: Topology, after: float) -> dict[str, f
         values[f"{link.name}_before_mbps"] = download.wire_mbps(link.name, before=after) if after > 0 else 0.0
         values[f"{link.name}_after_mbps"] = download.wire_mbps(link.name, after=after + _SETTLED)
     return values
-
-
-@contextmanager
-def _throttler(testbed: Testbed, rate: PositiveRate, point: Point) -> Iterator[str]:
-    """A throttler for the length of the block; yields the path that its rule is about."""
-    path = testbed.topology.links[0].name
-    policy = testbed.directory / "throttle.toml"
-    policy.write_text(policy_for(testbed.topology, path, rate, point["held"]))
-    with start_throttler(testbed, policy):
-        yield path
 
 
 def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> str:

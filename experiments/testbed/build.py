@@ -102,16 +102,14 @@ def reserved(name: str, keep: bool = False) -> Iterator[Path]:
                 take_down(name)
 
 
-@contextmanager
-def alone(name: str) -> Iterator[None]:
+def alone(name: str) -> AbstractContextManager[int]:
     """Testbeds called ``name`` are this command's for the length of the block, also between one and the next.
 
     Raises CommandError: exit 75 if they are another command's.
     """
     check_name(name)
     message = f"another command measures on testbeds {name!r}: accepted: another name, or when that has ended"
-    with directories.lock_file(_RUN / f"tributary-run-{name}.lock", taken=message):
-        yield
+    return directories.lock_file(_RUN / f"tributary-run-{name}.lock", taken=message)
 
 
 def take_down(name: str) -> None:
@@ -199,11 +197,9 @@ def _reserve(name: str) -> Path:
     return directory
 
 
-@contextmanager
-def standing_alone() -> Iterator[None]:
+def standing_alone() -> AbstractContextManager[int]:
     """Nobody else reserves a name or looks for orphans meanwhile: a folder that is not locked yet looks like one."""
-    with directories.lock_file(_RUN / "tributary-testbeds.lock", wait=True):
-        yield
+    return directories.lock_file(_RUN / "tributary-testbeds.lock", wait=True)
 
 
 def _lock(directory: Path) -> AbstractContextManager[int]:
