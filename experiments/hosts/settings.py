@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
@@ -112,6 +112,18 @@ class HostLinkSettings(WaySettings):
         }
         return frozenset(what for what, value in known.items() if value)
 
+    def placed(self, link: Link) -> Link:
+        """``link`` with these addresses, each a network of its own: other links may be in the same one."""
+        return replace(
+            link,
+            client4=self.client,
+            gateway4=self.gateway,
+            client6=self.client6 or _NONE6,
+            gateway6=self.gateway6 or _NONE6,
+            lengths=(32, 128),
+            unjudged=frozenset(WHAT) - self.described,
+        )
+
 
 class HostsSettings(Settings):
     """The whole file. A link's name is the client's interface."""
@@ -138,9 +150,7 @@ class HostsSettings(Settings):
 
     def placed(self, topology: Topology) -> Topology:
         """``topology`` with the addresses of this file."""
-        links = tuple(
-            HostLink(link.name, link.number, link.down, link.up, self.links[link.name]) for link in topology.links
-        )
+        links = tuple(self.links[link.name].placed(link) for link in topology.links)
         servers = [ip_network(address) for address in (self.server.address, self.server.address6) if address]
         return Topology(
             links,
@@ -161,40 +171,6 @@ class HostsSettings(Settings):
     def profile(self, measured: Mapping[tuple[str, str], float]) -> Profile:
         """The links as described, and as ``measured`` (link and what, Mbit/s or ms) where they are not."""
         return Profile(links={name: _filled(name, link, measured) for name, link in self.links.items()})
-
-
-@dataclass(frozen=True)
-class HostLink(Link):
-    """An access link that is there, with addresses of its own."""
-
-    settings: HostLinkSettings
-
-    @property
-    def client4(self) -> IPv4Address:
-        return self.settings.client
-
-    @property
-    def gateway4(self) -> IPv4Address:
-        return self.settings.gateway
-
-    @property
-    def client6(self) -> IPv6Address:
-        """The client's IPv6 address on this link; the unspecified one where it has none."""
-        return self.settings.client6 or _NONE6
-
-    @property
-    def gateway6(self) -> IPv6Address:
-        """The gateway's IPv6 address on this link; the unspecified one where it has none."""
-        return self.settings.gateway6 or _NONE6
-
-    @property
-    def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The client's addresses alone: other links may be in the same network."""
-        addresses = [address for address in (self.settings.client, self.settings.client6) if address]
-        return tuple(ip_network(address) for address in addresses)
-
-    def judged(self, what: str) -> bool:
-        return what in self.settings.described
 
 
 def _to_be_opened(server: IPv4Network | IPv6Network) -> bool:

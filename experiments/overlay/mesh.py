@@ -98,7 +98,7 @@ class Mesh:
         delay = Duration(round(round_trip_ms * 1000 / 2))
         way = Direction(_RATE, delay, NO_DELAY, NO_LOSS, _QUEUE, trace=None)
         number = [*self.between].index((low, high)) + 1
-        return Link(f"to{low}-{high}", number, down=way, up=way)
+        return Link.numbered(f"to{low}-{high}", number, down=way, up=way)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class Chain:
 def split(link: Link, parts: int) -> tuple[Link, ...]:
     """``link`` as so many segments in a row: each with its rates and queues, and an equal part of its delay."""
     return tuple(
-        replace(link, name=f"segment{number}", number=number, down=_part(link.down, parts), up=_part(link.up, parts))
+        Link.numbered(f"segment{number}", number, _part(link.down, parts), _part(link.up, parts))
         for number in range(1, parts + 1)
     )
 

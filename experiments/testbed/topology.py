@@ -17,7 +17,7 @@ private nor anybody's. Any number of access links, numbered from 1 in the order 
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
@@ -123,41 +123,38 @@ class Direction:
 
 @dataclass(frozen=True)
 class Link:
-    """An access link between the client and the gateway, the ``number``-th from 1."""
+    """An access link between the client and the gateway, the ``number``-th from 1, with the addresses of its ends.
+
+    The client's are of networks with prefixes of these ``lengths``; a family that it has not has the unspecified one.
+    What is ``unjudged`` (of ``rtt_ms``, ``down_mbps``, ``up_mbps``) need not be as described.
+    """
 
     name: str
     number: int
     down: Direction
     up: Direction
+    client4: IPv4Address
+    gateway4: IPv4Address
+    client6: IPv6Address
+    gateway6: IPv6Address
+    lengths: tuple[int, int] = (24, 64)
+    unjudged: frozenset[str] = frozenset()
+
+    @staticmethod
+    def numbered(name: str, number: int, down: Direction, up: Direction) -> "Link":
+        """With the addresses that namespaces have on it."""
+        four, six = IPv4Address("10.0.0.0") + 256 * number, IPv6Address(f"fd00:0:0:{number:x}::")
+        return Link(name, number, down, up, four + 2, four + 1, six + 2, six + 1)
 
     @property
     def node(self) -> str:
         return f"link-{self.name}"
 
     @property
-    def client4(self) -> IPv4Address:
-        """The client's IPv4 address on this link; the network is a /24."""
-        return IPv4Address("10.0.0.2") + 256 * self.number
-
-    @property
-    def gateway4(self) -> IPv4Address:
-        """The gateway's IPv4 address on this link."""
-        return IPv4Address("10.0.0.1") + 256 * self.number
-
-    @property
-    def client6(self) -> IPv6Address:
-        """The client's IPv6 address on this link; the network is a /64."""
-        return IPv6Address(f"fd00:0:0:{self.number:x}::2")
-
-    @property
-    def gateway6(self) -> IPv6Address:
-        """The gateway's IPv6 address on this link."""
-        return IPv6Address(f"fd00:0:0:{self.number:x}::1")
-
-    @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """Those that the client's addresses on this link are of."""
-        return IPv4Network(f"{self.client4}/24", strict=False), IPv6Network(f"{self.client6}/64", strict=False)
+        own = zip((self.client4, self.client6), self.lengths, strict=True)
+        return tuple(ip_network((address, length), strict=False) for address, length in own if int(address))
 
     @property
     def traced(self) -> bool:
@@ -170,8 +167,8 @@ class Link:
         return self.down.delay.seconds + self.up.delay.seconds
 
     def judged(self, what: str) -> bool:
-        """Whether ``what`` (``rtt_ms``, ``down_mbps`` or ``up_mbps``) has to be as described."""
-        return bool(what)
+        """Whether ``what`` has to be as described."""
+        return what not in self.unjudged
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ class Topology:
     def of(profile: Profile) -> "Topology":
         return Topology(
             tuple(
-                Link(name, number, Direction.of(link, link.down), Direction.of(link, link.up))
+                Link.numbered(name, number, Direction.of(link, link.down), Direction.of(link, link.up))
                 for number, (name, link) in enumerate(profile.links.items(), start=1)
             )
         )
