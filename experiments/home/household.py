@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from experiments.home.gateway import Gateway, gateway_at_work
 from experiments.home.network import Network, serving, standing_network
@@ -10,7 +10,7 @@ from experiments.home.router import Router, router_at_work
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed.build import reserved
 from experiments.testbed.links import emulation
-from experiments.testbed.topology import Link, Profile, Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.kernel import process
 
 PLAIN, WIREGUARD = "plain", "wireguard"
@@ -36,7 +36,9 @@ def household(
     Raises CommandError as it begins to stand: exit 69 without wg(8), 75 if a link is off by more than the tolerance.
     """
     tunnels = leg == WIREGUARD
-    links = [_queued(link, queue) for link in Topology.of(profile).links[:many]]
+    links = Topology.of(profile).links[:many]
+    if queue is not None:
+        links = tuple(link.with_each_way(queue=queue) for link in links)
 
     @contextmanager
     def stands(name: str, seed: int, tolerance: float) -> Iterator[Standing[Household]]:
@@ -54,9 +56,3 @@ def household(
     described = list(profile.model_dump(mode="json", exclude_none=True)["links"].items())[:many]
     given = {key: value for key, value in {"queue": queue, "share": share}.items() if value is not None}
     return Ground({"leg": leg, "links": dict(described), "shaped": shaped, **given}, stands)
-
-
-def _queued(link: Link, queue: int | None) -> Link:
-    if queue is None:
-        return link
-    return replace(link, down=replace(link.down, queue=queue), up=replace(link.up, queue=queue))

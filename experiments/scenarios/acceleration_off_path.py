@@ -13,7 +13,6 @@ where the model has them, also with one round more (see ``acceleration``).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from matplotlib.figure import Figure
@@ -100,8 +99,7 @@ class AccelerationOffPath(TransferExperiment):
 
 def detour(link: Link, side: Duration) -> Link:
     """``link`` as long as the way by a proxy that is so far from either end."""
-    delay = Duration(2 * side.amount)
-    return replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
+    return link.with_each_way(delay=Duration(2 * side.amount))
 
 
 def _as_by_the_model(link: Link, side: Duration, by: By, value: str, gained: Estimate) -> Decision:

@@ -30,13 +30,13 @@ waits for a timer, of a second at most. So of five seconds about half is left fo
 second such wait. Less is left of a shorter time.
 """
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from threading import Event
 
 from matplotlib.figure import Figure
 
@@ -56,6 +56,8 @@ _SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
 Course = Generator[float, None, None]
 """An event, step by step: it yields how many seconds shall pass before it goes on."""
+Event = Callable[[Testbed, float, ExitStack], Course]
+"""It is given the seconds that it lasts, and a stack for what is undone when the download is over."""
 
 
 @dataclass(frozen=True)
@@ -186,26 +188,15 @@ def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[
         yield at_least(f"the other link goes on ({who})", readings.estimate("dip_mbps"), bound, "Mbit/s meanwhile")
 
 
-def cut(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
-    """The first link is a black hole."""
-    with lossy(testbed, testbed.topology.links[0]):
-        yield seconds
+def losing(*percents: int) -> Event:
+    """In equal parts of the time the first link loses so many of all packets at random, each way."""
 
+    def course(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
+        for percent in percents:
+            with lossy(testbed, testbed.topology.links[0], percent) if percent else nullcontext():
+                yield seconds / len(percents)
 
-def flap(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
-    """The first link is a black hole, whole, a black hole, whole, and a black hole."""
-    part = seconds / 5
-    for pause in (part, part, 0.0):
-        with lossy(testbed, testbed.topology.links[0]):
-            yield part
-        if pause:
-            yield pause
-
-
-def half_dead(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
-    """The first link loses every other packet at random, each way."""
-    with lossy(testbed, testbed.topology.links[0], 50):
-        yield seconds
+    return course
 
 
 def address_change(testbed: Testbed, seconds: float, afterwards: ExitStack) -> Course:
@@ -216,13 +207,12 @@ def address_change(testbed: Testbed, seconds: float, afterwards: ExitStack) -> C
     afterwards.enter_context(other_address(testbed, joined, str(joined.client4 + 1)))
 
 
-EVENTS: Mapping[str, Callable[[Testbed, float, ExitStack], Course]] = {
-    "cut": cut,
-    "flap": flap,
-    "half-dead": half_dead,
+EVENTS: Mapping[str, Event] = {
+    "cut": losing(100),
+    "flap": losing(100, 0, 100, 0, 100),
+    "half-dead": losing(50),
     "address-change": address_change,
 }
-"""Each takes the seconds that it lasts, and a stack for what is undone when the download is over."""
 
 
 def meanwhile(
@@ -232,7 +222,7 @@ def meanwhile(
 
     ``download`` calls its argument when bytes have come. If it fails, the event is broken off.
     """
-    requested, broken_off = Event(), Event()
+    requested, broken_off = threading.Event(), threading.Event()
     with closing(course), ThreadPoolExecutor(1) as executor:
         span = executor.submit(_take, course, before, requested, broken_off)
         try:
@@ -244,7 +234,7 @@ def meanwhile(
         return done, span.result()
 
 
-def _take(course: Course, before: float, requested: Event, broken_off: Event) -> Span:
+def _take(course: Course, before: float, requested: threading.Event, broken_off: threading.Event) -> Span:
     requested.wait()
     broken_off.wait(before)
     begun = time.time()

@@ -18,7 +18,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from threading import Event
@@ -73,15 +73,18 @@ class NeverBelowLoads(NeverBelow):
         command = [*_command(testbed, point, repetition), "--seconds", str(self.longest)]
         names = [name for name, link in ordered(case, point["settings"]).items() if link is case.links[NAMES[0]]]
         (troubled,) = (link for link in testbed.topology.links if link.name in names)
-        with (
-            _origin(testbed, point["load"]),
-            _bursts(testbed, point, troubled),
-            closing(testbed.client.lines(*command)) as lines,
-        ):
+        with ExitStack() as stack:
+            if point["load"] == _UPLOAD:
+                stack.enter_context(start_origin(testbed.server, f"{testbed.topology.SERVER4}:{_ORIGIN_PORT}"))
+            if point["trouble"] == _BURSTS:
+                stack.enter_context(losing_bursts(testbed, troubled, _BURST))
+            lines = stack.enter_context(closing(testbed.client.lines(*command)))
             # It begins now: to start it may take as long as a short outage lasts.
             next(lines)
-            with _outage(testbed, point, troubled):
-                told = json.loads("".join(lines))
+            if seconds := _OUTAGES.get(point["trouble"]):
+                midst = _midst(testbed, Size.parse(point["size"]))
+                stack.enter_context(_black_hole(testbed, troubled, midst, seconds))
+            told = json.loads("".join(lines))
         mbps = 8 * told["bytes"] / told["seconds"] / 1e6
         return Reading(point, repetition, {"seconds": told["seconds"], "mbps": mbps}, {})
 
@@ -122,24 +125,6 @@ def _command(testbed: Testbed, point: Point, repetition: int) -> list[str]:
         what = [f"http://{server}/{file.path.name}", "--connections", str(count)]
     by = [] if point["by"] == LEGACY else ["--mptcp", "--proxy", f"{topology.PROXY4}:{NATIVE_PORT}"]
     return [*python("experiments.probes.transfers", *what, "--source", source), *by]
-
-
-def _origin(testbed: Testbed, load: str) -> AbstractContextManager[object]:
-    """What takes uploads."""
-    listen = f"{testbed.topology.SERVER4}:{_ORIGIN_PORT}"
-    return start_origin(testbed.server, listen) if load == _UPLOAD else nullcontext()
-
-
-def _bursts(testbed: Testbed, point: Point, link: Link) -> AbstractContextManager[object]:
-    """What is lost at once, if that is the point's trouble."""
-    return losing_bursts(testbed, link, _BURST) if point["trouble"] == _BURSTS else nullcontext()
-
-
-def _outage(testbed: Testbed, point: Point, link: Link) -> AbstractContextManager[object]:
-    """An outage in the midst of a transfer that begins now, if that is the point's trouble."""
-    seconds = _OUTAGES.get(point["trouble"])
-    midst = _midst(testbed, Size.parse(point["size"]))
-    return _black_hole(testbed, link, midst, seconds) if seconds else nullcontext()
 
 
 def _midst(testbed: Testbed, size: Size) -> float:

@@ -23,7 +23,7 @@ what it has in flight is lost when the relay leaves.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
@@ -158,9 +158,7 @@ class Steps:
 
     def _set(self, milliseconds: int) -> None:
         self.now, link = milliseconds, self.testbed.topology.links[1]
-        delay = Duration(milliseconds * 1000 // 2)
-        changed = replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
-        set_delay(changed, self.testbed.node(link.node))
+        set_delay(link.with_each_way(delay=Duration(milliseconds * 1000 // 2)), self.testbed.node(link.node))
 
 
 def _watch(

@@ -16,9 +16,9 @@ private nor anybody's. Any number of access links, numbered from 1 in the order 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -155,6 +155,10 @@ class Link:
         """Those that the client's addresses on this link are of."""
         own = zip((self.client4, self.client6), self.lengths, strict=True)
         return tuple(ip_network((address, length), strict=False) for address, length in own if int(address))
+
+    def with_each_way(self, **changes: Any) -> Self:
+        """The same with ``changes`` of both directions."""
+        return replace(self, down=replace(self.down, **changes), up=replace(self.up, **changes))
 
     @property
     def traced(self) -> bool:
