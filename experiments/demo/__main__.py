@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Sequence
+from functools import partial
 from json import dumps
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import manifest, results_folder, write_json
 from experiments.study.arguments import add_results
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
-from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
+from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, add_tolerance, changed_profile
-from experiments.testbed.selfcheck import Reading, as_json, check_links
-from experiments.testbed.server import File, random_file, start_server
+from experiments.testbed.selfcheck import Reading, as_json
+from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Profile
 from experiments.testbed.usage import counted
 from tributary.settings.cli import Arguments, program, run
@@ -100,16 +102,13 @@ def parser() -> Arguments:
 
 def _measure(name: str, profile: Profile, folder: Path, size: Size, tolerance: Share, ipv6: bool, keep: bool) -> Run:
     console = Console(stderr=True)
-    console.print("making the file and the testbed")
+    console.print("making the file and the testbed, checking its links, starting its programs")
     file = random_file(size.amount, _SEED)
     held = Rate.parse(read(WIRED_SLOW)["rules"][0]["rate"]).amount / 1e6
-    with standing(name, profile, keep=keep) as testbed:
-        console.print(f"checking the links ({testbed.emulation})")
-        readings = check_links(testbed, tolerance=tolerance.fraction)
-        write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
-        start_server(testbed, file.path.parent)
-        start_squid(testbed)
-        start_converter(testbed)
+    blueprint = TestbedBlueprint(profile, tuned=False, stands=partial(standing, keep=keep))
+    with blueprint.standing(name, 0, tolerance.fraction) as made:
+        testbed = made.built
+        write_json(folder / "manifest.json", _manifest(testbed, profile, file, made.links))
         with _progress(console) as progress:
             *free, throttled = WAYS
             downloads = {way.name: _download(testbed, way, file, ipv6, progress) for way in free}

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from experiments.testbed.node import Node
 from tributary.settings.errors import CommandError, Exit
@@ -23,18 +22,9 @@ end
 """
 
 
-@dataclass(frozen=True)
-class Load:
-    """What some clients got in the same time, together."""
-
-    mbps: float
-    per_second: float
-    errors: int
-
-
-def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> Load:
+def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> dict[str, float]:
     """So many kept connections for each of ``urls``, for so long, rounded up to whole seconds, each with one
-    request at a time (wrk(1)).
+    request at a time (wrk(1)): ``mbps``, ``per_second`` and ``errors`` of all together.
 
     Raises CommandError: exit 69 if wrk is not here, 71 if one fails.
     """
@@ -49,13 +39,13 @@ def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> L
     return told([json.loads(each.splitlines()[-1]) for each in printed])
 
 
-def told(reports: Sequence[dict[str, int]]) -> Load:
+def told(reports: Sequence[dict[str, int]]) -> dict[str, float]:
     """What the reports of clients come to that ran side by side. Pure."""
-    return Load(
-        mbps=sum(8 * each["bytes"] / each["microseconds"] for each in reports),
-        per_second=sum(1e6 * each["requests"] / each["microseconds"] for each in reports),
-        errors=sum(each["errors"] for each in reports),
-    )
+    return {
+        "mbps": sum(8 * each["bytes"] / each["microseconds"] for each in reports),
+        "per_second": sum(1e6 * each["requests"] / each["microseconds"] for each in reports),
+        "errors": sum(each["errors"] for each in reports),
+    }
 
 
 def times(node: Node, urls: Sequence[str], what: str, count: int) -> list[list[float]]:

@@ -72,12 +72,12 @@ class Contest:
         since, before = time.monotonic(), self.front_bytes
         got = clients.load(self.client, [self.url(by, each, size) for each in asked], connections, seconds)
         took, worked = time.monotonic() - since, clocks.seconds()
-        if got.errors or not got.per_second:
-            raise CommandError(Exit.WRONG_RESULT, f"{by}: {got.errors} requests failed, {got.per_second:.0f}/s did not")
-        gigabytes = got.mbps * took / 8000
+        if (errors := got.pop("errors")) or not got["per_second"]:
+            complaint = f"{by}: {errors:.0f} requests failed, {got['per_second']:.0f}/s did not"
+            raise CommandError(Exit.WRONG_RESULT, complaint)
+        gigabytes = got["mbps"] * took / 8000
         return {
-            "mbps": got.mbps,
-            "per_second": got.per_second,
+            **got,
             "front_cpu_ms_per_gb": 1000 * worked / gigabytes,
             "front_cpu_percent": 100 * worked / took,
             "front_percent": 1e-7 * (self.front_bytes - before) / gigabytes,
