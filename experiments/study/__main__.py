@@ -16,7 +16,6 @@ from experiments.study.changes import orders
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder, Record
 from experiments.study.order import Order
-from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
 from experiments.testbed import preflight
 from experiments.testbed.build import alone, take_down_orphans
@@ -295,7 +294,7 @@ def _publish(names: Sequence[str], results: Path, to: Path) -> None:
     chosen = _chosen(names, results / "experiment")
     records = _records(chosen, results / "experiment")
     for name, record in records.items():
-        publish(record, everything / name)
+        record.publish(everything / name)
         print(everything / name)
     reported = {each.name: each for each in [*_chosen((), everything), *chosen]}
     kept = _records([*reported.values()], everything)
@@ -313,7 +312,7 @@ def _records(chosen: Sequence[Experiment], results: Path) -> dict[str, Record]:
     found = {}
     for scenario in chosen:
         folder = Folder.newest(results / scenario.name)
-        record = folder.record() if folder else published(results / scenario.name)
+        record = folder.record() if folder else Record.published(results / scenario.name)
         if record:
             found[scenario.name] = record
     if not found:

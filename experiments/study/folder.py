@@ -1,7 +1,10 @@
-"""A run's folder: every reading in a file of its own once it is there, so that a run can go on where it stopped."""
+"""What is kept of a run: a folder in which every reading has a file of its own once it is there, so that the run can go
+on where it stopped; and, under version control, four files under names that stay, with the readings in one of them.
+"""
 
 import csv
 import json
+import lzma
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,10 @@ from experiments.study.readings import Point, Reading, Readings, Verdict, file_n
 from tributary.daemons.directories import lock_file
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError, Exit
+
+_PUBLISHED = "readings.jsonl.xz"
+"""The testbeds in one line, and then a reading a line."""
+_SERIES = {"series", "sending"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,43 @@ class Record:
             verdicts=[Verdict.read(each) for each in json.loads((path / "verdicts.json").read_text())],
             plot=plot.read_text() if plot.exists() else None,
         )
+
+    @classmethod
+    def published(cls, path: Path) -> Self | None:
+        """What was published in ``path``, if anything was; raises CommandError (66) for files that cannot be read."""
+        if not (path / _PUBLISHED).exists():
+            return None
+        try:
+            text = lzma.decompress((path / _PUBLISHED).read_bytes()).decode()
+            testbeds, *readings = (json.loads(line) for line in text.splitlines())
+            return cls.read(path, testbeds, Readings(map(Reading.read, readings)))
+        except (OSError, ValueError, KeyError, lzma.LZMAError) as error:
+            raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+
+    def publish(self, path: Path) -> None:
+        """Write it to the folder ``path``, in place of what is there; raises CommandError (71) if that cannot be."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_json(path / "manifest.json", self.manifest)
+            write_json(path / "verdicts.json", [verdict.as_json() for verdict in self.verdicts])
+            lines = [list(self.testbeds), *(_rounded(reading.as_json()) for reading in self.readings)]
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (path / _PUBLISHED).write_bytes(lzma.compress(text.encode(), preset=9))
+            if self.plot is not None:
+                (path / "plot.svg").write_text(self.plot)
+        except OSError as error:
+            raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _rounded(reading: dict[str, Any]) -> dict[str, Any]:
+    """With series as plots show them: times to 10 ms, and three digits of all else; they are most of a reading."""
+    for kind in _SERIES & reading.keys():
+        reading[kind] = {name: [_short(*each) for each in series] for name, series in reading[kind].items()}
+    return reading
+
+
+def _short(at: float, *values: float) -> list[float]:
+    return [round(at, 2), *(float(f"{value:.3g}") for value in values)]
 
 
 @dataclass(frozen=True)

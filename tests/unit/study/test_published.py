@@ -13,7 +13,6 @@ from experiments.study.__main__ import main
 from experiments.study.catalogue import EVERYTHING
 from experiments.study.folder import Record
 from experiments.study.papers import table
-from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
 from tests.refusals import command_error
 from tributary.paths import ROOT
@@ -27,7 +26,7 @@ KEPT = sorted(path.name for path in (RESULTS / "experiment").iterdir() if path.i
 @cache
 def kept(name: str) -> Record:
     """What is published of an experiment."""
-    record = published(RESULTS / "experiment" / name)
+    record = Record.published(RESULTS / "experiment" / name)
     assert record is not None
     return record
 
@@ -53,8 +52,8 @@ def test_the_readings_give_the_verdicts_again(name: str) -> None:
 
 def test_what_is_published_is_read_back_as_it_was(tmp_path: Path) -> None:
     record = kept("multipath")
-    publish(record, tmp_path / "multipath")
-    again = published(tmp_path / "multipath")
+    record.publish(tmp_path / "multipath")
+    again = Record.published(tmp_path / "multipath")
     assert again is not None and again.plot is not None
     assert list(again.readings) == list(record.readings)
     assert (again.manifest, again.testbeds, again.verdicts, again.plot) == (
@@ -98,11 +97,11 @@ def test_what_is_not_published_is_said_so() -> None:
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    assert published(tmp_path) is None
+    assert Record.published(tmp_path) is None
     (tmp_path / "manifest.json").write_text(json.dumps({"testbeds": []}))
     (tmp_path / "readings.jsonl.xz").write_bytes(b"no archive")
     with command_error(Exit.NO_INPUT, "cannot be read"):
-        published(tmp_path)
+        Record.published(tmp_path)
 
 
 @pytest.mark.parametrize(
