@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from experiments.plots import name_axes
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, every
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
@@ -43,7 +43,7 @@ class ConversionDelay(Experiment):
     claim = "The converter delays a connection's SYN and its data by little."
     expected = "Tens of microseconds for each packet by the native converter, several times that by Squid."
     quick = {"repeat": 1, "seconds": 3.0}
-    at = [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
+    at = every(by=CONVERTERS, family=FAMILIES)
 
     seconds: Seconds = 8.0
 

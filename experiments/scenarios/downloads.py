@@ -13,7 +13,7 @@ from experiments.plots import colours_of, paths
 from experiments.record import Download, Sample
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
@@ -72,8 +72,7 @@ def file_lasting(topology: Topology, seconds: float, seed: int) -> File:
 
 def legacy_points(topology: Topology) -> list[Point]:
     """Legacy TCP over each link alone."""
-    links = [link.name for link in topology.links]
-    return [{"by": LEGACY, "link": link, "family": family} for family in topology.families for link in links]
+    return every(by=[LEGACY], link=[link.name for link in topology.links], family=topology.families)
 
 
 def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> list[Axes]:

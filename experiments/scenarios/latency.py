@@ -39,7 +39,7 @@ from experiments.plots import name_axes
 from experiments.scenarios.downloads import file_lasting
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, every
 from experiments.testbed import native
 from experiments.testbed.appliance import WIRED_SLOW, held_round_trip, lengthen_held_queue, start_throttler
 from experiments.testbed.build import Testbed
@@ -60,6 +60,7 @@ LOADS = (IDLE, BULK, FAIR, HELD, HELD_LONG)
 
 _FAIR_SHARE = 0.95  # of the link's rate
 _MARGIN = 30.0  # seconds that the file of a bulk download lasts beyond what is planned
+_POINTS = every(load=LOADS, converter=CONVERTERS, request=_KINDS)
 
 Seen = Callable[[], dict[str, float]]
 
@@ -71,12 +72,7 @@ class Latency(Experiment):
     expected = "The median time of a request is back within 4.8 ms of that on idle links."
     quick = {"repeat": 1, "seconds": 1.2, "settle": 0.7}
     least_links = 2
-    at = [
-        {"load": load, "converter": converter, "request": kind}
-        for converter in CONVERTERS
-        for kind in _KINDS
-        for load in LOADS
-    ]
+    at = _POINTS
 
     size: Size = Size(4_000)
     every: float = Field(default=0.05, ge=0, description="a number of seconds")

@@ -16,7 +16,7 @@ from experiments.scenarios.downloads import draw_panels, fetched, reading_of
 from experiments.scenarios.sweeps import RECEIVE_BUFFER
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, exactly
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, every, exactly
 from experiments.testbed.appliance import bound_receive_buffer, policy_over, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import python
@@ -113,12 +113,7 @@ class HeldDownload(ThrottleExperiment):
         """The verdict of its own, beside those on every hold."""
 
     def points(self, topology: Topology) -> list[Point]:
-        first = topology.links[0].name
-        return [
-            {"by": converter, "held": self.held, "link": first, "family": family}
-            for family in FAMILIES
-            for converter in CONVERTERS
-        ]
+        return every(by=CONVERTERS, held=[self.held], link=[topology.links[0].name], family=FAMILIES)
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for point in self.points(topology):

@@ -21,9 +21,7 @@ from experiments.bench import parts
 from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
 from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import TOOLS, counts
-from experiments.bench.converter.delay import KINDS as DELAYS
-from experiments.bench.converter.delay import conversion_microseconds
-from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
+from experiments.bench.converter.footprint import DELAYS, conversion_us, holding, idle, most_held, start_milliseconds
 from experiments.bench.converter.steering import steered
 from experiments.bench.converter.throughput import (
     KINDS,
@@ -148,7 +146,7 @@ class Converter(Experiment):
         elif contender and measurement == parts.COUNTS:
             values = _counts(built, contender, self.count_seconds, name_of(point))
         elif contender and measurement == parts.DELAY:
-            values = conversion_microseconds(built.testbed, contender, self.delay_seconds)
+            values = conversion_us(built.testbed, contender, self.delay_seconds)
         else:
             values = self._reached(built, point)
         return Reading(point, repetition, values, samples=taken)
