@@ -28,7 +28,6 @@ from experiments.study.readings import Estimate, Point, Reading, Readings, Repea
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.links import emulation
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import check_link
 from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Link, Profile, Topology
@@ -70,7 +69,7 @@ def segments(links: tuple[Link, ...]) -> Ground[Chain]:
 class TransferExperiment(Experiment):
     """``size``: of the transfers; ``count``: of each size, one after the other."""
 
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
 
     size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 50, 100, 250, 500))
     count: Count = 7

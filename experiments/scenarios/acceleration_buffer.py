@@ -22,7 +22,6 @@ from experiments.study.experiment import Experiment, Several
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.appliance import growing_to
 from experiments.testbed.chain import By, Chain, split
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
 
@@ -35,7 +34,7 @@ class AccelerationBuffer(Experiment):
     paper = "Miniproxy"
     claim = "A proxy's send buffer should be twice the receive buffer."
     expected = "Half the receive buffer slows the download down, more than twice does not help."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"repeat": 1, "ratio": "0.5,2"}
     any_links = True
 

@@ -26,7 +26,6 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.converter import settings, start
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 
 CONVERTER, NOBODY = "converter", "nobody"
@@ -50,7 +49,7 @@ class AccelerationSetup(Experiment):
     paper = "Miniproxy, table 1"
     claim = "A connection stands in milliseconds, also while 230 others are set up."
     expected = "Beside others no longer than alone; at once, the processors' work on all of them."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"repeat": 1, "connections": "30,230"}
     ground = cables_with(_intercepting)
 

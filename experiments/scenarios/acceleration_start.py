@@ -29,7 +29,6 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENTS, LISTENER
 from experiments.testbed.cgroup import limited
 from experiments.testbed.converter import command, settings
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from experiments.testbed.usage import resident
 from tributary.settings.units import Share, Size
@@ -45,7 +44,7 @@ class AccelerationStart(Experiment):
     paper = "Miniproxy, figure 3"
     claim = "A proxy starts in 12 ms, with 6 MB, as a virtual machine with its operating system."
     expected = "A process takes a tenth of that, also with little memory; with a share of a processor it waits."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"}
     ground = cabled()
 

@@ -22,7 +22,6 @@ from experiments.study.experiment import Sizes
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
 from experiments.testbed.build import Testbed
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
@@ -47,7 +46,7 @@ class Buffer(TimedExperiment):
     paper = "figure 4"
     claim = "A receive buffer of 0.18 MB starves MPTCP, one of 0.72 MB does not: 0.48 MB are needed."
     expected = "Throughput grows with the buffer up to about 0.48 MB and not beyond."
-    profile = PROFILES / "buffer.toml"
+    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"}
     any_links = False
     real_links = True

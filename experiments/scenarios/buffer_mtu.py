@@ -23,7 +23,6 @@ from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed.build import Testbed
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
 
@@ -41,7 +40,7 @@ class BufferMtu(TimedExperiment):
     expected = (
         "The smaller the packets, the larger the buffer that is needed, in proportion to what they carry at most."
     )
-    profile = PROFILES / "buffer.toml"
+    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
     own_axes = RECEIVE_BUFFER
 

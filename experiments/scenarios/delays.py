@@ -20,7 +20,6 @@ from experiments.scenarios.sweeps import TimedExperiment, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Durations
 from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, every
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import NO_DELAY, Profile, Topology
 from tributary.settings.units import Duration
 
@@ -40,7 +39,7 @@ class Delays(TimedExperiment):
     paper = "section 3.3"
     claim = "Over paths of commensurate delays a receiver needs close to no memory for what comes out of order."
     expected = "A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile."
-    profile = PROFILES / "delays.toml"
+    over = "delays.toml"
     quick = {"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"}
 
     difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))

@@ -26,7 +26,6 @@ from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Durations, Rates, Shares
 from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, name_of
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share
 
@@ -50,7 +49,7 @@ class Grid(TimedExperiment):
 
     claim = "Through the converter a client is never slower than over its best link alone."
     expected = "95 % of the best link or more everywhere, with the appliance's kernel settings."
-    profile = PROFILES / "grid.toml"
+    over = "grid.toml"
     quick = {"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"}
 
     rate: Rates = (PositiveRate(5_000_000), PositiveRate(50_000_000))

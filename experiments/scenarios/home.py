@@ -49,7 +49,6 @@ from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, some_of
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 
 _BONDED, _STRIPPED, _WAITING, _RATES = "bonded", "stripped", "waiting", "rates"
@@ -75,7 +74,7 @@ class Home(Experiment):
 
     claim = "A home router bonds its links by tunnels too, whatever providers do to TCP, and calls outlive a link."
     expected = "95 % of the sum by either leg; a call waits for less than a second where the carrier goes."
-    profile = PROFILES / "home.toml"
+    over = "home.toml"
     quick = {"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"}
 
     seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")

@@ -31,7 +31,6 @@ from experiments.study.readings import Decision, Estimate, Point, Reading, Readi
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.node import python
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile
 from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Size
@@ -82,7 +81,7 @@ class Integrity(Experiment):
 
     claim = "Every byte that MPTCP carries arrives where it belongs."
     expected = "No wrong byte from a round trip of 0.1 ms on; without a delay, those of the kernel's fault alone."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"repeat": 1, "transfers": 500}
 
     transfers: Count = 1000

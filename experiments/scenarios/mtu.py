@@ -26,7 +26,6 @@ from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
 from tributary.settings.units import Size
@@ -42,7 +41,7 @@ class Mtu(TimedExperiment):
     paper = "figure 5"
     claim = "With 0.72 MB smaller packets cost MPTCP more than legacy TCP; a larger buffer mends it."
     expected = "1000 bytes instead of 1500 cost far more than the headers' 2.8 % with 0.72 MB, legacy TCP 1.8 %."
-    profile = PROFILES / "buffer.toml"
+    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 2.5, "warm_up": 1.0, "mtu": "9000,1500,1000"}
     least_links = 2
     real_links = True

@@ -37,7 +37,6 @@ from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.testbed import native
 from experiments.testbed.node import Process
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
@@ -99,7 +98,7 @@ class OverlayFaults(Experiment):
 
     claim = "Nothing that stands is cut but what ran through a dead node."
     expected = "As claimed; no new connection fails, and a dead node is out of the routes within 3 s."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"before": 1.0, "down": 8.0, "after": 5.0}
     in_turn = True
     at = [{"fault": fault} for fault in _FAULTS]

@@ -42,7 +42,6 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import offload_relay
 from experiments.testbed.links import set_delay
 from experiments.testbed.node import Process
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import CLIENT, Profile, Topology
 from experiments.testbed.usage import Clocks, bytes_passed, counted
 from tributary.settings.errors import CommandError, Exit
@@ -74,7 +73,7 @@ class OverlayLeave(Experiment):
     paper = "MOSTO, section on the transition"
     claim = "The delay is raised in steps before a proxy leaves, so that no retransmission timer ends."
     expected = "No timer ends with steps, nor without where the round trip grows by less than 200 ms."
-    profile = PROFILES / "long-path.toml"
+    over = "long-path.toml"
     quick = {"repeat": 1, "size": "100MB", "rtt": "20"}
 
     size: Size = Size(150_000_000)

@@ -27,7 +27,6 @@ from experiments.scenarios.acceleration import ORIGIN, TransferExperiment, segme
 from experiments.study.blueprint import Ground
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.chain import By, Chain
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.server import start_nginx
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -68,7 +67,7 @@ class OverlayTransfer(TransferExperiment):
     paper = "MOSTO"
     claim = "Converters on the way bring 10 to 500 kB 60 to 150 % faster; three keep up with a CDN's warm connection."
     expected = "About twice as fast as nobody; with hops that are kept as fast as a warm connection."
-    profile = PROFILES / "ireland-california.toml"
+    over = "ireland-california.toml"
     quick = {"repeat": 1, "count": 3, "size": "10kB,50kB,500kB"}
     at = [{"by": by} for by in _COLOURS]
 

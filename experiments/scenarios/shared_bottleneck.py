@@ -25,7 +25,6 @@ from experiments.scenarios.downloads import LEGACY, fetched, file_lasting, value
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, every, within
 from experiments.testbed.build import Testbed
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.daemons.text import plural
 
@@ -45,7 +44,7 @@ class SharedBottleneck(Experiment):
     paper = "figure 3, why"
     claim = "A session with two subflows through one bottleneck leaves half of it to a connection of legacy TCP."
     expected = "Two thirds for the session, since upstream Linux does not couple its subflows' congestion controls."
-    profile = PROFILES / "bottleneck.toml"
+    over = "bottleneck.toml"
     quick = {"repeat": 1, "seconds": 20.0, "warm_up": 5.0}
     any_links = False
 

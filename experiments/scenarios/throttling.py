@@ -20,7 +20,6 @@ from experiments.study.readings import Point, Reading, Readings, Verdict, at_lea
 from experiments.testbed.appliance import bound_receive_buffer, policy_over, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import python
-from experiments.testbed.profile import PROFILES
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -103,7 +102,7 @@ class HeldDownload(ThrottleExperiment):
     JOINED.
     """
 
-    profile = PROFILES / "slow.toml"
+    over = "slow.toml"
     held: ClassVar[str]
     title: ClassVar[str]
     moments: ClassVar[Sequence[str]] = (JOINED, HELD)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.metrics import Metric, draw, metrics_of
 from experiments.study.readings import Point, Reading, Readings, Verdict
-from experiments.testbed.profile import DEFAULT
+from experiments.testbed.profile import DEFAULT, PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
 from tributary.settings.units import Duration, PositiveRate, Share, Size
@@ -82,6 +82,8 @@ class Experiment(Settings):
     quick_links: ClassVar[Sequence[str]] = ()
     """Changes of its own links in the quick form, such as ``wired.rate=50mbit``."""
     profile: ClassVar[Path] = DEFAULT
+    """The file of its links: that of experiments/profiles/ which it says to run ``over``, if it says so."""
+    over: ClassVar[str]
     any_links: ClassVar[bool]
     """Whether it runs over links of any profile that has ``least_links`` of them or more, or over its own alone, as one
     does that says what to measure on, unless it says otherwise.
@@ -109,6 +111,8 @@ class Experiment(Settings):
         room, _, module = cls.__module__.rpartition(".")
         if "name" not in cls.__dict__:
             cls.name = f"{'bench-' * (room == 'experiments.bench')}{module.replace('_', '-')}"
+        if "over" in cls.__dict__:
+            cls.profile = PROFILES / cls.over
         # What a class says itself holds for those that are made of it.
         if "paper" not in cls.__dict__ and getattr(cls, "paper", NEW) in (BENCHMARK, NEW):
             cls.paper = BENCHMARK if cls.judge is Experiment.judge else NEW
