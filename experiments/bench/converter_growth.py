@@ -30,6 +30,13 @@ from experiments.testbed.usage import process_times, resident
 _RATES, _COSTS, _SHARES = (
     {unit: name.format(unit) for unit in UNITS} for name in ("{}s_per_second", "cpu_us_per_{}", "{}_kernel_percent")
 )
+_UNITS = {"rss_mb": "MB"} | {
+    name: unit
+    for names, unit in ((_RATES.values(), "1/s"), (_COSTS.values(), "us"), (_SHARES.values(), "%"), (COUNTED, "1"))
+    for name in names
+}
+_FLAT = {**dict.fromkeys(_RATES.values(), True), **dict.fromkeys(COUNTED, False)}
+"""Values that shall stay as they are, and whether a larger one is better."""
 _CLIENTS = "64"
 _SOURCES = [f"10.1.1.{host}" for host in range(10, 18)]
 """Addresses of the client that hold the tunnels: one address has some 55,000 ports, which the load wants for itself."""
@@ -80,10 +87,10 @@ class ConverterGrowth(Experiment):
                 beside = these.at(open=str(count))
                 found += [
                     Metric(f"{value} of {workers} workers beside {count}", beside.samples(value), unit)
-                    for value, unit in _values()
+                    for value, unit in _UNITS.items()
                 ]
             fewest, most = (these.at(open=str(count)) for count in (counted[0], counted[-1]))
-            for value, larger in _flat():
+            for value, larger in _FLAT.items():
                 few, many = (each.repeated(value) for each in (fewest, most))
                 name = f"{value}_flat_{workers}"
                 found.append(ratio(name, many, few) if larger else ratio(name, few, many))
@@ -139,17 +146,3 @@ def _reached(testbed: Testbed, contender: Contender, count: int, seconds: float)
             values[_COSTS[unit]] = 1e6 * (user + kernel) / told["requests"]
             values[_SHARES[unit]] = 100 * kernel / max(user + kernel, 1e-9)
     return values
-
-
-def _values() -> Iterator[tuple[str, str]]:
-    yield "rss_mb", "MB"
-    yield from ((each, "1/s") for each in _RATES.values())
-    yield from ((each, "us") for each in _COSTS.values())
-    yield from ((each, "%") for each in _SHARES.values())
-    yield from ((each, "1") for each in COUNTED)
-
-
-def _flat() -> Iterator[tuple[str, bool]]:
-    """Values that shall stay as they are, and whether a larger one is better."""
-    yield from ((each, True) for each in _RATES.values())
-    yield from ((each, False) for each in COUNTED)

@@ -82,13 +82,6 @@ def files(
 
     With a ``share`` the card says how fast links are: so much of what they carry.
     """
-    card = read(_card(links, enrolment, share, probe, lan).encode(), Role.ROUTER)
-    assert card.lan and card.target, "a card of ours is complete"
-    actions = (*home(card, card.lan, card.target), *firewall(card))
-    return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
-
-
-def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None, probe: str, lan: str) -> str:
     lines = [] if enrolment else [f'gateway = "{GATEWAY}"']
     lines += [f"[probe]\n{probe}", "[tunnels]", f'prefix = "{_prefix()}"']
     lines += ["[lan]", f'interface = "{LAN_SIDE}"', f'address = "{ROUTER}/24"', lan]
@@ -97,7 +90,11 @@ def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | N
         if share is not None:
             rates = {"download": link.down.rate, "upload": link.up.rate}
             lines += [f'{key} = "{int(share * rate.amount)}bit"' for key, rate in rates.items()]
-    return "\n".join(lines) + "\n" + (text(enrolment) if enrolment else "")
+    made = "\n".join(lines) + "\n" + (text(enrolment) if enrolment else "")
+    card = read(made.encode(), Role.ROUTER)
+    assert card.lan and card.target, "a card of ours is complete"
+    actions = (*home(card, card.lan, card.target), *firewall(card))
+    return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
 
 
 @contextmanager

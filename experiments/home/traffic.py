@@ -1,7 +1,7 @@
 """What a home's devices do, and what is measured of it: downloads, calls, and the processor time that they cost."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -113,26 +113,22 @@ def calling(device: Node) -> Iterator[Callable[[], Call]]:
         yield end
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Processor seconds of the programs on both ends, and of the whole machine, which does much else besides."""
-
-    router: float
-    gateway: float
-    machine: float
-
-    def per_gigabyte(self, count: int) -> dict[str, float]:
-        """The same for each gigabyte of a download of so many bytes. Pure."""
-        each = {"router": self.router, "gateway": self.gateway, "machine": self.machine}
-        return {f"{name}_cpu_s_per_gb": 1e9 * spent / count for name, spent in each.items()}
+def per_gigabyte(spent: Mapping[str, float], count: int) -> dict[str, float]:
+    """Processor seconds that were ``spent`` on a download of so many bytes, for each gigabyte. Pure."""
+    return {f"{name}_cpu_s_per_gb": 1e9 * seconds / count for name, seconds in spent.items()}
 
 
 @contextmanager
-def costing(home: Household) -> Iterator[Callable[[], Cost]]:
-    """The function given says what was spent since the block began."""
-    router, gateway = (Clocks(node.pids()) for node in (home.network.router, home.network.gateway))
+def costing(home: Household) -> Iterator[Callable[[], dict[str, float]]]:
+    """The function given says what was spent since the block began: processor seconds of the programs on both ends,
+    and of the whole machine, which does much else besides.
+    """
+    ends = {"router": Clocks(home.network.router.pids()), "gateway": Clocks(home.network.gateway.pids())}
     before = machine_seconds(home.network.server)
-    yield lambda: Cost(router.seconds(), gateway.seconds(), machine_seconds(home.network.server) - before)
+    yield lambda: {
+        **{name: clocks.seconds() for name, clocks in ends.items()},
+        "machine": machine_seconds(home.network.server) - before,
+    }
 
 
 def watched(home: Household, seconds: float, every: float = 0.25) -> dict[str, list[tuple[float, float]]]:

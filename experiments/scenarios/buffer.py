@@ -20,7 +20,7 @@ from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Sizes
 from experiments.study.plot import resize
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every, within
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
@@ -56,13 +56,12 @@ class Buffer(TimedExperiment):
 
     def points(self, topology: Topology) -> list[Point]:
         """Every size by IPv4; the paper's two by IPv6 as well."""
-        first = topology.links[0].name
+        first, of_both = [topology.links[0].name], [size for size in self.buffer if size in (_TOO_SMALL, _LARGE)]
+        by_family = {"ipv4": self.buffer, "ipv6": of_both}
         return [
-            {"buffer": str(size), "by": converter, "link": first, "family": family}
+            point
             for family in topology.families
-            for converter in CONVERTERS
-            for size in self.buffer
-            if family == "ipv4" or size in (_TOO_SMALL, _LARGE)
+            for point in every(buffer=by_family[family], by=CONVERTERS, link=first, family=[family])
         ]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:

@@ -14,7 +14,6 @@ little. Pairs with loss are tried with send buffers that begin with 8 MB as well
 """
 
 from collections.abc import Iterator
-from itertools import product
 
 from matplotlib.figure import Figure
 from pydantic import Field
@@ -25,7 +24,7 @@ from experiments.scenarios.sweeps import TimedExperiment
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Durations, Rates, Shares
 from experiments.study.plot import resize
-from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, name_of
+from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, every, name_of
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share
 
@@ -38,10 +37,6 @@ _AMPLE_BUFFER = 8_388_608  # bytes
 _LEAST = 0.95  # of the best single link
 _PACKET = 1500 * 8  # bits
 _LEAST_QUEUE = 20  # packets
-
-
-def _circumstances(links: str, rate: PositiveRate, rtt: Duration, loss: Share) -> Point:
-    return {"links": links, "rate": str(rate), "rtt": str(rtt), "loss": str(loss)}
 
 
 class Grid(TimedExperiment):
@@ -60,9 +55,9 @@ class Grid(TimedExperiment):
     @property
     def _pairs(self) -> list[Point]:
         """The circumstances without who measures in them."""
-        combinations = list(product(self.rate, self.rtt, self.loss))
-        pairs = [_circumstances("2", *each) for each in combinations]
-        return pairs + ([_circumstances("3", *max(combinations))] if self.three else [])
+        pairs = every(links=["2"], rate=self.rate, rtt=self.rtt, loss=self.loss)
+        hardest = every(links=["3"], rate=[max(self.rate)], rtt=[max(self.rtt)], loss=[max(self.loss)])
+        return pairs + (hardest if self.three else [])
 
     def points(self, _topology: Topology) -> list[Point]:
         """Legacy TCP over each link and MPTCP by each converter; and by one of them with the kernel's own settings."""
@@ -84,8 +79,8 @@ class Grid(TimedExperiment):
         yield self._against_the_kernel(readings)
 
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
-        every = ({key: each.point[key] for key in _KEYS} for each in readings)
-        pairs = list({name_of(pair): pair for pair in every}.values())
+        found = ({key: each.point[key] for key in _KEYS} for each in readings)
+        pairs = list({name_of(pair): pair for pair in found}.values())
         resize(figure, 10, 1.5 + 0.35 * len(pairs))
         axes = figure.subplots()
         shown = {

@@ -43,7 +43,7 @@ from pydantic import Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, household
-from experiments.home.traffic import WARM_UP, alone, calling, costing, downloading, one_way, watched
+from experiments.home.traffic import WARM_UP, alone, calling, costing, downloading, one_way, per_gigabyte, watched
 from experiments.plots import colours_of, paths
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, some_of
@@ -203,7 +203,7 @@ def _unshaped(home: Household, seconds: float) -> dict[str, float]:
     """By the first way alone."""
     with costing(home) as cost, one_way(home, home.network.links[0], seconds) as download:
         told, spent = download.end(), cost()
-    return {"mbps": told["bits_per_second"] / 1e6, **spent.per_gigabyte(told["bytes"])}
+    return {"mbps": told["bits_per_second"] / 1e6, **per_gigabyte(spent, told["bytes"])}
 
 
 def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[str, Sequence[tuple[float, float]]]]:
@@ -215,7 +215,7 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
     rate, total = told["bits_per_second"] / 1e6, sum(by_link.values())
     values = {f"{name}_mbps": each for name, each in by_link.items()}
     values |= {"seconds": seconds, "bonded_mbps": rate, "sum_mbps": total, "share_percent": 100 * rate / total}
-    return values | spent.per_gigabyte(told["bytes"]), series
+    return values | per_gigabyte(spent, told["bytes"]), series
 
 
 def _on_waiting(readings: Readings) -> Iterator[Verdict]:

@@ -18,7 +18,6 @@ TCP but not to MPTCP, and who has filled the window waits for MPTCP's own timer.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -30,7 +29,7 @@ from experiments.study.experiment import Count, Durations, Experiment
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
-from experiments.testbed.node import python
+from experiments.testbed.node import Node, python
 from experiments.testbed.topology import LinkSettings, Profile
 from experiments.testbed.usage import counted
 from tributary.settings.units import Duration, PositiveRate, Size
@@ -46,32 +45,23 @@ _COUNTERS = {"dss_not_matching": "DSSNotMatching", "data_csum_err": "DataCsumErr
 _NONE = Duration(0)
 
 
-@dataclass(frozen=True)
-class Paths:
-    """Two ways from the client to the gateway's address ``listener``, ready for joins. No link is held to its
-    description: of what an emulator makes of 50 us, each reading tells.
+def distance(rtt: Duration, checksum: bool) -> Ground[Testbed]:
+    """Two ways from the client to the gateway, ready for joins: cables for no delay, links for a round trip of ``rtt``.
+
+    No link is held to its description: of what an emulator makes of 50 us, each reading tells.
     """
-
-    testbed: Testbed
-    listener: str
-
-
-def distance(rtt: Duration, checksum: bool) -> Ground[Paths]:
-    """Cables for no delay, links for a round trip of ``rtt``."""
     link = LinkSettings(rate=_RATE, delay=Duration(rtt.amount // 2), queue=_QUEUE)
     profile = Profile(links={"path1": link, "path2": link}) if rtt.amount else IDLE
 
     @contextmanager
-    def stands(name: str, seed: int, _tolerance: float) -> Iterator[Standing[Paths]]:
+    def stands(name: str, seed: int, _tolerance: float) -> Iterator[Standing[Testbed]]:
         with standing(name, profile, seed) as testbed:
             for node in (testbed.client, testbed.gateway):
                 node.sysctl(net__mptcp__checksum_enabled=int(checksum))
-            if rtt.amount:
-                yield Standing(Paths(testbed, str(testbed.topology.links[0].gateway4)), emulation=testbed.emulation)
-            else:
+            if not rtt.amount:
                 lay(testbed)
                 join_by_second(testbed)
-                yield Standing(Paths(testbed, LISTENER))
+            yield Standing(testbed, emulation=testbed.emulation if rtt.amount else "cables")
 
     return Ground({"rtt": str(rtt), "checksum": checksum}, stands)
 
@@ -92,13 +82,14 @@ class Integrity(Experiment):
     def points(self, _topology: object) -> list[Point]:
         return [{"rtt": str(rtt)} for rtt in self.rtt]
 
-    def blueprint(self, _profile: Profile, point: Point) -> Ground[Paths]:
+    def blueprint(self, _profile: Profile, point: Point) -> Ground[Testbed]:
         return distance(Duration.parse(point["rtt"]), self.checksum)
 
-    def measure(self, built: Paths, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """What the probe told, and what the kernels counted meanwhile."""
-        client, gateway = built.testbed.client, built.testbed.gateway
-        where = (built.listener, str(_PORT), str(_PAIRS), str(self.size.amount))
+        client, gateway, near = testbed.client, testbed.gateway, Duration.parse(point["rtt"]) == _NONE
+        listener = LISTENER if near else str(testbed.topology.links[0].gateway4)
+        where = (listener, str(_PORT), str(_PAIRS), str(self.size.amount))
         with (
             gateway.probe("integrity", "serve", *where),
             counted(client) as at_client,
@@ -106,7 +97,7 @@ class Integrity(Experiment):
         ):
             told = client.told(*python("experiments.probes.integrity", "send", *where, str(self.transfers)))
             counts = _counts(at_client(), at_gateway())
-        return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)})
+        return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(client, listener)})
 
     def judge(self, _topology: object, readings: Readings) -> Iterator[Verdict]:
         for rtt in self.rtt:
@@ -160,9 +151,9 @@ def _displacement(wrong: Mapping[str, Any]) -> dict[str, int]:
     return found | ({"fault": wrong["mapping"][0] - wrong["acknowledged"]} if "mapping" in wrong else {})
 
 
-def _round_trip(built: Paths) -> float:
+def _round_trip(client: Node, listener: str) -> float:
     """The median of a hundred pings, in milliseconds."""
-    printed = built.testbed.client.run("ping", "-n", "-i", "0.005", "-c", "100", built.listener)
+    printed = client.run("ping", "-n", "-i", "0.005", "-c", "100", listener)
     times = sorted(float(line.partition("time=")[2].split()[0]) for line in printed.splitlines() if "time=" in line)
     return times[len(times) // 2]
 

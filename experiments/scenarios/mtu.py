@@ -24,7 +24,7 @@ from experiments.scenarios.downloads import LEGACY, reading_of, values_of
 from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Mtus, Sizes
-from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
@@ -53,15 +53,13 @@ class Mtu(TimedExperiment):
 
     def points(self, topology: Topology) -> list[Point]:
         """IPv6 only with packets that it allows; the small buffer is for IPv4 alone."""
-        first, ample = topology.links[0].name, max(self.buffer)
+        by, first = (LEGACY, *CONVERTERS), [topology.links[0].name]
+        points = every(mtu=self.mtu, buffer=self.buffer, by=by, link=first, family=topology.families)
+        by_ipv6 = {"family": "ipv6", "buffer": str(max(self.buffer))}
         return [
-            {"mtu": str(mtu), "buffer": str(buffer), "by": by, "link": first, "family": family}
-            for mtu in self.mtu
-            for family in topology.families
-            if family == "ipv4" or mtu >= _IPV6_LEAST
-            for buffer in self.buffer
-            for by in (LEGACY, *CONVERTERS)
-            if buffer == ample or family == "ipv4"
+            point
+            for point in points
+            if point["family"] == "ipv4" or (by_ipv6.items() <= point.items() and int(point["mtu"]) >= _IPV6_LEAST)
         ]
 
     def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from experiments.testbed.appliance import start_converter, start_squid, start_steering, tune
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.profile import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
@@ -41,21 +40,16 @@ class Standing(Generic[Anything]):
 @dataclass(frozen=True)
 class Ground(Generic[Built]):
     """What readings are taken on, before it stands. All of it is in what is ``described``: two that are equal are the
-    same. ``stands`` is given a name, a seed, and by how much a link may be off.
+    same. It is ``standing`` for the length of a block, by a name, a seed, and by how much a link may be off: raises
+    CommandError (exit 75) if one is off by more.
     """
 
     described: Mapping[str, object]
-    stands: Callable[[str, int, float], AbstractContextManager[Standing[Built]]] = field(compare=False)
+    standing: Callable[[str, int, float], AbstractContextManager[Standing[Built]]] = field(compare=False)
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
         return dict(self.described)
-
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing[Built]]:
-        """It, for the length of the block; raises CommandError (exit 75) if a link is off by more than
-        ``tolerance``.
-        """
-        return self.stands(name, seed, tolerance)
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class TestbedBlueprint:
         return described | {key: value for key, value in swept.items() if value is not None}
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Standing[Testbed]]:
+    def standing(self, name: str, seed: int, tolerance: float) -> Iterator[Standing[Testbed]]:
         """The testbed, with everything that serves running."""
         with self.stands(name, self.profile, seed) as testbed:
             links = check_links(testbed, tolerance=tolerance)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from experiments.study.catalogue import SCENARIOS
@@ -24,40 +24,36 @@ _PLACE = re.compile(r"{([^}]*)}")
 
 def table(records: Mapping[str, Record]) -> str:
     """The page, from the ``records`` of what is published, by the experiments' names."""
-    return rendered(Path(__file__).with_name("papers.md.j2"), row=_Rows(records))
+    return rendered(Path(__file__).with_name("papers.md.j2"), row=partial(_row, records))
 
 
-@dataclass(frozen=True)
-class _Rows:
-    records: Mapping[str, Record]
+def _row(
+    records: Mapping[str, Record],
+    figure: str,
+    what: str,
+    theirs: str,
+    ours: str,
+    by: str = "",
+    words: Sequence[str] = (),
+    why: str = "",
+    outcome: str = "",
+) -> str:
+    """A row: what the paper's ``figure`` shows and the paper found; and ``ours`` by the experiment ``by``.
 
-    def __call__(
-        self,
-        figure: str,
-        what: str,
-        theirs: str,
-        ours: str,
-        by: str = "",
-        words: Sequence[str] = (),
-        why: str = "",
-        outcome: str = "",
-    ) -> str:
-        """A row: what the paper's ``figure`` shows and the paper found; and ``ours`` by the experiment ``by``.
-
-        ``{VALUE,KEY=VALUE,...}`` in ``ours`` is the estimate of a value at some points, or what _COMPUTED makes of the
-        readings. Verdicts whose claims have all ``words`` say whether that is the same; where they do not, ``why``
-        explains it, unless a verdict does. Without an experiment, ``ours`` and ``outcome`` are what a page has.
-        """
-        assert not by or by in SCENARIOS, by
-        record = self.records.get(by)
-        if by and record is None:
-            return _cells(figure, what, theirs, "", _NOT_MEASURED, f"`{by}`")
-        found, because = _outcome([each for each in record.verdicts if _about(each, words)] if record else [])
-        reasons = [part for part in ("" if outcome else because, f"`{by}`" if by else "") if part]
-        if why and (outcome or not because):
-            reasons.insert(0, why)
-        filled = _filled(ours, record.readings) if record else ours
-        return _cells(figure, what, theirs, filled, outcome or found, ". ".join(reasons))
+    ``{VALUE,KEY=VALUE,...}`` in ``ours`` is the estimate of a value at some points, or what _COMPUTED makes of the
+    readings. Verdicts whose claims have all ``words`` say whether that is the same; where they do not, ``why``
+    explains it, unless a verdict does. Without an experiment, ``ours`` and ``outcome`` are what a page has.
+    """
+    assert not by or by in SCENARIOS, by
+    record = records.get(by)
+    if by and record is None:
+        return _cells(figure, what, theirs, "", _NOT_MEASURED, f"`{by}`")
+    found, because = _outcome([each for each in record.verdicts if _about(each, words)] if record else [])
+    reasons = [part for part in ("" if outcome else because, f"`{by}`" if by else "") if part]
+    if why and (outcome or not because):
+        reasons.insert(0, why)
+    filled = _filled(ours, record.readings) if record else ours
+    return _cells(figure, what, theirs, filled, outcome or found, ". ".join(reasons))
 
 
 def _cells(*cells: str) -> str:

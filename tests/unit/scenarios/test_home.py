@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.home.events import Noticed, Wandered
 from experiments.home.router import files
 from experiments.home.showing import Shown, claims, summary
-from experiments.home.traffic import Call, Cost
+from experiments.home.traffic import Call, per_gigabyte
 from experiments.scenarios.home import Home
 from experiments.study.changes import orders
 from experiments.study.readings import Point, Reading, Readings
@@ -138,7 +138,7 @@ def test_a_gap_counts_from_the_cut_to_the_end_of_the_watch() -> None:
 
 
 def test_processor_time_is_for_each_gigabyte() -> None:
-    found = Cost(2.0, 1.0, 8.0).per_gigabyte(500_000_000)
+    found = per_gigabyte({"router": 2.0, "gateway": 1.0, "machine": 8.0}, 500_000_000)
     assert found == {"router_cpu_s_per_gb": 4, "gateway_cpu_s_per_gb": 2, "machine_cpu_s_per_gb": 16}
 
 
