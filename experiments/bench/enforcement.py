@@ -21,7 +21,7 @@ from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
-from experiments.testbed.cables import PATHS
+from experiments.testbed.cables import PATHS, make_room
 from experiments.testbed.node import python
 from experiments.testbed.server import random_file, start_origin
 from experiments.testbed.topology import PROXY_PORT, Profile
@@ -100,7 +100,7 @@ class Enforcement(Experiment):
 
     def _under_load(self, testbed: Testbed, source: str) -> list[tuple[float, float | None]]:
         """What experiments.probes.installs tells of the joins."""
-        _make_room(testbed)
+        make_room(testbed)
         with (
             pair.joining(testbed, self.by_session),
             pair.throttling(testbed, RULE, source),
@@ -112,13 +112,6 @@ class Enforcement(Experiment):
             sleep(_GRACE)
             watching.stop(seconds=60)
             return _read(watching.report(), failed)
-
-
-def _make_room(testbed: Testbed) -> None:
-    """Limits that are there against misuse, and would bend the load."""
-    for node in (testbed.client, testbed.gateway):
-        node.sysctl(net__core__somaxconn=4096, net__ipv4__tcp_max_syn_backlog=8192, net__ipv4__tcp_syncookies=0)
-    testbed.client.sysctl(net__ipv4__ip_local_port_range="10000 65000", net__ipv4__tcp_fin_timeout=5)
 
 
 def _read(told: dict[str, Any], failed: int) -> list[tuple[float, float | None]]:

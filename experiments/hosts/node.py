@@ -4,7 +4,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,6 @@ from experiments.hosts.connection import Host
 from experiments.testbed.node import Node, Process
 from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError
-
-
-@dataclass(frozen=True)
-class HostProcess(Process):
-    """A process of a machine, ``called`` so: the end of its standard input ends it there.
-
-    Its exit code is 255 if the connection is gone.
-    """
-
-    called: str
-
-    def _ask_to_end(self) -> None:
-        assert self.popen.stdin is not None
-        with suppress(OSError):
-            self.popen.stdin.close()
-
-    def _called(self) -> str:
-        return self.called
 
 
 @dataclass(frozen=True)
@@ -82,7 +63,7 @@ class HostNode(Node):
         """Start a process there, which ends with the connection at the latest; it prints into ``logs``/``name``.log."""
         log = self.logs / f"{self.host.login.role}-{name}.log"
         popen = self._popen(arguments, log, subprocess.PIPE)
-        return HostProcess(popen, log, f"{self.host.login}: {' '.join(arguments)}")
+        return Process(popen, log, f"{self.host.login}: {' '.join(arguments)}")
 
     def change(self, do: str, undo: str) -> None:
         """Run the words of ``do`` there, and those of ``undo`` when everything is put back; raises CommandError."""

@@ -26,6 +26,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.converter import settings, start
+from experiments.testbed.node import Process
 from experiments.testbed.topology import Topology
 
 CONVERTER, NOBODY = "converter", "nobody"
@@ -105,14 +106,12 @@ def setup_times(testbed: Testbed, connections: int) -> dict[str, float]:
     return {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
 
 
-@contextmanager
-def transparent(testbed: Testbed, most: int) -> Iterator[None]:
-    """A converter at the gateway that takes over up to ``most`` connections of the client to the origin, for the length
-    of the block; the gateway has to intercept() them. One that has not as many open files says so, and does not start.
+def transparent(testbed: Testbed, most: int) -> Process:
+    """A converter at the gateway that takes over up to ``most`` connections of the client to the origin; it has to
+    intercept() them. One that has not as many open files says so, and does not start.
     """
     gateway, limit = testbed.gateway, {"connections": most}
     listener = {"kind": "transparent", "address": f"[::]:{PORT}", "intercept": "tproxy", "early_syn": True}
     limits = {"limits": limit | {"connections_per_client": most}}
     limits |= {"early_syn": limit | {"per_client": most, "per_server": most}}
-    with start(gateway, "standing", settings(gateway, "standing", (CLIENTS,), listener, **limits)):
-        yield
+    return start(gateway, "standing", settings(gateway, "standing", (CLIENTS,), listener, **limits))

@@ -167,19 +167,21 @@ def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[S
         if load == IDLE:
             yield dict
             return
-        bulk = stack.enter_context(_bulk(testbed, proxy, settle)).wait_for_output()
+        file = file_lasting(testbed.topology, 2 * settle + _MARGIN, seed=1)
+        command = download_command(testbed, file, testbed.topology.links[0].name, proxy)
+        bulk = stack.enter_context(testbed.client.start("bulk", command)).wait_for_output()
         time.sleep(settle)
         if load == HELD_LONG:
             lengthen_held_queue(testbed)
             time.sleep(settle)
         before = _progress(bulk)
-        yield lambda: {"bulk_mbps": _mbps(before, _progress(bulk))} | _held(testbed, load)
 
+        def seen() -> dict[str, float]:
+            seconds, count = (now - then for then, now in zip(before, _progress(bulk), strict=True))
+            values = {"bulk_mbps": 8e-6 * count / seconds if seconds else 0.0}
+            return values | ({"held_rtt_ms": held_round_trip(testbed)} if load in (HELD, HELD_LONG) else {})
 
-def _bulk(testbed: Testbed, proxy: int, settle: float) -> Process:
-    links = testbed.topology.links
-    file = file_lasting(testbed.topology, 2 * settle + _MARGIN, seed=1)
-    return testbed.client.start("bulk", download_command(testbed, file, links[0].name, proxy))
+        yield seen
 
 
 @contextmanager
@@ -198,10 +200,6 @@ def _fair_queue(testbed: Testbed) -> Iterator[None]:
         testbed.gateway.run("tc", "qdisc", "delete", *where, "root")
 
 
-def _held(testbed: Testbed, load: str) -> dict[str, float]:
-    return {"held_rtt_ms": held_round_trip(testbed)} if load in (HELD, HELD_LONG) else {}
-
-
 def _progress(bulk: Process) -> tuple[float, int]:
     """Seconds since the request, and bytes of the body: what the download told last."""
     lines = bulk.output().splitlines()
@@ -211,8 +209,3 @@ def _progress(bulk: Process) -> tuple[float, int]:
         )
     last = json.loads(lines[-1])
     return last["at"], last["bytes"]
-
-
-def _mbps(before: tuple[float, int], now: tuple[float, int]) -> float:
-    seconds, count = now[0] - before[0], now[1] - before[1]
-    return 8 * count / seconds / 1e6 if seconds else 0.0

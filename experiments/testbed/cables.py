@@ -73,7 +73,7 @@ def laid_out(name: str) -> Iterator[Testbed]:
     with standing(name, IDLE) as testbed:
         lay(testbed)
         testbed.client.ip("route", "add", f"{SERVER}/32", "via", LISTENER, "dev", CLIENT_SIDE)
-        _make_room(testbed)
+        make_room(testbed)
         testbed.server.sysctl(net__mptcp__enabled=1)  # for the direct connections; the listener ORIGIN stays TCP
         with start_origin(testbed.server, ORIGIN), start_origin(testbed.server, MPTCP_ORIGIN, "--mptcp"):
             yield testbed
@@ -89,7 +89,7 @@ def join_by_second(testbed: Testbed) -> None:
     network.lay(_JOIN, {"client": testbed.client})
 
 
-def _make_room(testbed: Testbed) -> None:
+def make_room(testbed: Testbed) -> None:
     """Limits that are there against misuse, and would bend the load: ports, and queues in front of listeners."""
     for node in (testbed.client, testbed.gateway, testbed.server):
         node.sysctl(net__core__somaxconn=65535, net__ipv4__tcp_max_syn_backlog=65535)

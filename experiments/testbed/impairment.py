@@ -5,7 +5,7 @@ emulators stay as they are: nftables drops what arrives at either end, behind th
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Link
@@ -16,22 +16,18 @@ _TABLE = """table netdev impairment-{link} {{
 }}"""
 
 
-@contextmanager
-def lossy(testbed: Testbed, link: Link, percent: int = 100) -> Iterator[None]:
+def lossy(testbed: Testbed, link: Link, percent: int = 100) -> AbstractContextManager[None]:
     """Of all frames that arrive over ``link``, at either end, ``percent`` are dropped at random: 100 is a black hole.
 
     Raises CommandError (exit 71) where the kernel lacks nftables' netdev family or its numgen.
     """
-    with _impaired(testbed, link, "drop" if percent == 100 else f"numgen random mod 100 < {percent} drop"):
-        yield
+    return _impaired(testbed, link, "drop" if percent == 100 else f"numgen random mod 100 < {percent} drop")
 
 
-@contextmanager
-def losing_bursts(testbed: Testbed, link: Link, milliseconds: int, one_in: int = 1000) -> Iterator[None]:
+def losing_bursts(testbed: Testbed, link: Link, milliseconds: int, one_in: int = 1000) -> AbstractContextManager[None]:
     """At either end, once a second at most, one frame ``one_in`` so many begins a time in which all are dropped."""
     begin = f"numgen random mod {one_in} == 0 limit rate 1/second burst 1 packets add @burst {{ iif }} drop"
-    with _impaired(testbed, link, f"iif @burst drop; {begin}", milliseconds):
-        yield
+    return _impaired(testbed, link, f"iif @burst drop; {begin}", milliseconds)
 
 
 @contextmanager

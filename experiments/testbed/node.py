@@ -54,10 +54,14 @@ def python(module: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a node, and the file that holds what it prints. As a context manager it ends with the block."""
+    """A process of a node, and the file that holds what it prints. As a context manager it ends with the block.
+
+    One of another machine is ``called`` so: the end of its standard input ends it there.
+    """
 
     popen: subprocess.Popen[bytes]
     log: Path
+    called: str = ""
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +106,14 @@ class Process:
         return [json.loads(line) for line in self.output().splitlines() if line.startswith("{")]
 
     def stop(self, seconds: float = 10) -> int:
-        """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code."""
-        self._ask_to_end()
+        """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code: 255 if that is another
+        machine's, and the connection to it is gone.
+        """
+        if self.popen.stdin:
+            with suppress(OSError):
+                self.popen.stdin.close()
+        else:
+            self.popen.send_signal(signal.SIGTERM)
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -115,16 +125,11 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
-    def _ask_to_end(self) -> None:
-        self.popen.send_signal(signal.SIGTERM)
-
     def _failed(self, how: str) -> NoReturn:
         self.stop()
         last = " | ".join(self.output().splitlines()[-3:])
-        raise CommandError(Exit.SYSTEM, f"{self._called()}: {how}: {last or 'it printed nothing'}")
-
-    def _called(self) -> str:
-        return " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
+        called = self.called or " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
+        raise CommandError(Exit.SYSTEM, f"{called}: {how}: {last or 'it printed nothing'}")
 
 
 @dataclass(frozen=True)
