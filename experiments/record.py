@@ -65,10 +65,6 @@ class Download:
         """How many subflows there have ever been: more than one for a path means that it reconnected."""
         return len({subflow for sample in self.samples for subflow in sample.received})
 
-    def path_mbps(self, path: str) -> float:
-        """Payload bits per second of ``path`` over the whole download, in millions."""
-        return 8 * self.samples[-1].by_path().get(path, 0) / self.seconds / 1e6
-
     def wire_mbps(self, path: str, after: float = 0, before: float = float("inf")) -> float:
         """Frame bits per second that came in by ``path`` from ``after`` seconds to ``before``, in millions."""
         first = next(sample for sample in self.samples if sample.at >= after)

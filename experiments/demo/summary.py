@@ -122,7 +122,7 @@ def _download(run: Run, download: Download) -> dict[str, object]:
         {
             "path": path,
             "bytes": count,
-            "mbps": round(download.path_mbps(path), 2),
+            "mbps": round(8 * count / download.seconds / 1e6, 2),
             "share": round(count / total, 4),
             "wire_mbps": round(download.wire_mbps(path, after), 2),
         }

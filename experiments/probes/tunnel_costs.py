@@ -29,7 +29,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,6 +42,7 @@ _LIMITED = 5.0  # seconds by a link of a rate, at most
 _PORT, _PIECE, _CIPHERED = 5125, 1 << 18, 1 << 15
 _DRIVERS = ("rfc7539(chacha20,poly1305)", "rfc7539(chacha20-generic,poly1305-generic)")
 _LONGEST = 30.0  # seconds until an interface is there
+_CIPHERING = 0.5  # seconds
 
 
 _USAGE, _UNAVAILABLE, _SYSTEM = 64, 69, 71  # sysexits(3)
@@ -58,24 +58,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(_USAGE, f"{self.prog}: {message}\n")
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of one way over a link of ``link_mbps``, None for what it can; the processors' time at both ends together."""
-
-    way: str
-    link_mbps: float | None
-    mbps: float
-    cpu_s_per_gb: float
-
-
-@dataclass(frozen=True)
-class Cipher:
-    """``driver`` as in /proc/crypto; ``mb_per_s`` of ChaCha20-Poly1305 on one processor."""
-
-    driver: str
-    mb_per_s: float
 
 
 def run(*command: str, given: str = "") -> str:
@@ -238,8 +220,10 @@ def busy() -> float:
     return (os.cpu_count() or 1) * time.monotonic() - (idle + waiting + stolen) / os.sysconf("SC_CLK_TCK")
 
 
-def cost(way: str, rate: float | None, size: int) -> Cost:
-    """Measure one way; raises Missing."""
+def cost(way: str, rate: float | None, size: int) -> dict[str, Any]:
+    """Measure one way, over a link of ``rate`` Mbit/s or, with None, what it can: its rate, and the processors' time at
+    both ends together; raises Missing.
+    """
     if rate:
         size = min(size, int(rate * 1e6 / 8 * _LIMITED))
     with cable(rate):
@@ -248,11 +232,14 @@ def cost(way: str, rate: float | None, size: int) -> Cost:
         else:
             with tunnel(way):
                 seconds, spent = transfer("10.86.0", size)
-    return Cost(way, rate, round(size * 8e-6 / seconds, 2), round(spent / size * 1e9, 3))
+    mbps, per_gigabyte = round(size * 8e-6 / seconds, 2), round(spent / size * 1e9, 3)
+    return {"way": way, "link_mbps": rate, "mbps": mbps, "cpu_s_per_gb": per_gigabyte}
 
 
-def cipher(driver: str, seconds: float = 0.5) -> Cipher:
-    """The speed of the kernel's ``driver`` of rfc7539(chacha20,poly1305), by AF_ALG; raises Missing."""
+def cipher(driver: str) -> dict[str, Any]:
+    """The speed of the kernel's ``driver`` of rfc7539(chacha20,poly1305) on one processor, by AF_ALG, and its name as
+    in /proc/crypto; raises Missing.
+    """
     try:
         with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as algorithm:
             algorithm.bind(("aead", driver))
@@ -263,10 +250,10 @@ def cipher(driver: str, seconds: float = 0.5) -> Cipher:
         raise Missing(f"this kernel shows no {driver}: {error.strerror}") from error
     piece, done, start = bytes(_CIPHERED), 0, time.monotonic()
     with operations:
-        while (took := time.monotonic() - start) < seconds:
+        while (took := time.monotonic() - start) < _CIPHERING:
             operations.sendmsg_afalg([piece], op=socket.ALG_OP_ENCRYPT, iv=bytes(12), assoclen=0)
             done += len(operations.recv(_CIPHERED + 16)) - 16
-    return Cipher(_driver(driver), round(done / took / 1e6, 1))
+    return {"driver": _driver(driver), "mb_per_s": round(done / took / 1e6, 1)}
 
 
 def _driver(name: str) -> str:
@@ -281,22 +268,21 @@ def _driver(name: str) -> str:
 
 def measured(size: int, rate: float) -> dict[str, Any]:
     """All, with what is missing told on standard error."""
-    tries: list[Callable[[], Cost | Cipher]] = [
-        *(partial(cost, way, each, size) for each in (None, rate) for way in (LINK, KERNEL, GO)),
-        *(partial(cipher, driver) for driver in _DRIVERS),
-    ]
-    found: list[Cost | Cipher] = []
-    for each in tries:
+    tries: dict[str, list[Callable[[], dict[str, Any]]]] = {
+        "costs": [partial(cost, way, each, size) for each in (None, rate) for way in (LINK, KERNEL, GO)],
+        "ciphers": [partial(cipher, driver) for driver in _DRIVERS],
+    }
+    found: dict[str, list[dict[str, Any]]] = {what: [] for what in tries}
+    for what, each in ((what, each) for what, some in tries.items() for each in some):
         try:
-            found.append(each())
+            found[what].append(each())
         except Missing as missing:
             print(f"left out: {missing}", file=sys.stderr)
     return {
         "machine": platform.machine(),
         "kernel": platform.release(),
         "processors": os.cpu_count(),
-        "costs": [asdict(each) for each in found if isinstance(each, Cost)],
-        "ciphers": [asdict(each) for each in found if isinstance(each, Cipher)],
+        **found,
     }
 
 

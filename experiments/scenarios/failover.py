@@ -30,13 +30,13 @@ waits for a timer, of a second at most. So of five seconds about half is left fo
 second such wait. Less is left of a shorter time.
 """
 
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
+from threading import Event
 
 from matplotlib.figure import Figure
 
@@ -56,16 +56,8 @@ _SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
 Course = Generator[float, None, None]
 """An event, step by step: it yields how many seconds shall pass before it goes on."""
-Event = Callable[[Testbed, float, ExitStack], Course]
+Happening = Callable[[Testbed, float, ExitStack], Course]
 """It is given the seconds that it lasts, and a stack for what is undone when the download is over."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """From when to when an event lasted, in Unix time."""
-
-    begun: float
-    ended: float
 
 
 class Failover(Experiment):
@@ -102,19 +94,13 @@ class Failover(Experiment):
         file = file_lasting(topology, self.seconds, seed=1)
         proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
         with ExitStack() as afterwards:
-            download, span = meanwhile(
-                EVENTS[point["event"]](testbed, self.down, afterwards),
-                self.before,
-                lambda begun: fetch(
-                    *(testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
-                    progress=begun,
-                    seconds=self.seconds,
-                    every=_EVERY,
-                ),
-            )
-        since_request = Span(span.begun - download.started, span.ended - download.started)
+            course = EVENTS[point["event"]](testbed, self.down, afterwards)
+            with taking(course, self.before) as (progress, lasted):
+                how = (topology.links[0].name, proxy, ipv6, progress, self.seconds, _EVERY)
+                download = fetch(testbed, point["converter"], file, *how)
+        begun, ended = (at - download.started for at in lasted.result())
         hit = topology.links[1 if point["event"] == "address-change" else 0]
-        values = values_of(download, since_request, hit.name)
+        values = values_of(download, (begun, ended), hit.name)
         whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
         drawn = replace(download, samples=_evenly(download.samples))
         return reading_of(drawn, point, repetition, values | whole)
@@ -141,18 +127,20 @@ def _point(event: str, converter: str, family: str = "ipv4", settings: str = "ap
     return {"event": event, "converter": converter, "family": family, "settings": settings}
 
 
-def values_of(download: Download, event: Span, path: str) -> dict[str, float]:
-    """What follows from a download; ``event`` in seconds since the request, ``path`` what it happened to."""
-    samples = download.samples
-    moved = _at(samples, event.ended).body - _at(samples, event.begun).body
+def values_of(download: Download, event: tuple[float, float], path: str) -> dict[str, float]:
+    """What follows from a download; the ``event`` began and ended in so many seconds since the request, and happened
+    to the ``path``.
+    """
+    samples, (begun, ended) = download.samples, event
+    moved = _at(samples, ended).body - _at(samples, begun).body
     return {
         "seconds": download.seconds,
         "mbps": download.mbps,
-        "begun_s": event.begun,
-        "ended_s": event.ended,
-        "dip_mbps": 8 * moved / (event.ended - event.begun) / 1e6,
-        "gap_s": max(now.at - then.at for then, now in pairwise(samples) if now.at > event.begun),
-        "back_s": _back(samples, path, event.ended),
+        "begun_s": begun,
+        "ended_s": ended,
+        "dip_mbps": 8 * moved / (ended - begun) / 1e6,
+        "gap_s": max(now.at - then.at for then, now in pairwise(samples) if now.at > begun),
+        "back_s": _back(samples, path, ended),
     }
 
 
@@ -188,7 +176,7 @@ def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[
         yield at_least(f"the other link goes on ({who})", readings.estimate("dip_mbps"), bound, "Mbit/s meanwhile")
 
 
-def losing(*percents: int) -> Event:
+def losing(*percents: int) -> Happening:
     """In equal parts of the time the first link loses so many of all packets at random, each way."""
 
     def course(testbed: Testbed, seconds: float, _afterwards: ExitStack) -> Course:
@@ -207,7 +195,7 @@ def address_change(testbed: Testbed, seconds: float, afterwards: ExitStack) -> C
     afterwards.enter_context(other_address(testbed, joined, str(joined.client4 + 1)))
 
 
-EVENTS: Mapping[str, Event] = {
+EVENTS: Mapping[str, Happening] = {
     "cut": losing(100),
     "flap": losing(100, 0, 100, 0, 100),
     "half-dead": losing(50),
@@ -215,30 +203,29 @@ EVENTS: Mapping[str, Event] = {
 }
 
 
-def meanwhile(
-    course: Course, before: float, download: Callable[[Callable[[int], None]], Download]
-) -> tuple[Download, Span]:
-    """Download while an event takes its ``course``, from ``before`` seconds after the first bytes on.
+@contextmanager
+def taking(course: Course, before: float) -> Iterator[tuple[Callable[[int], None], Future[tuple[float, float]]]]:
+    """An event takes its ``course`` beside the block, from ``before`` seconds after the first bytes on.
 
-    ``download`` calls its argument when bytes have come. If it fails, the event is broken off.
+    The function given is to be called when bytes have come; then there is from when to when it lasted, in Unix time. If
+    the block fails, the event is broken off.
     """
-    requested, broken_off = threading.Event(), threading.Event()
+    requested, broken_off = Event(), Event()
+
+    def take() -> tuple[float, float]:
+        requested.wait()
+        broken_off.wait(before)
+        begun = time.time()
+        for pause in course:
+            if broken_off.wait(pause):
+                break
+        return begun, time.time()
+
     with closing(course), ThreadPoolExecutor(1) as executor:
-        span = executor.submit(_take, course, before, requested, broken_off)
+        lasted = executor.submit(take)
         try:
-            done = download(lambda _received: requested.set())
+            yield lambda _received: requested.set(), lasted
         except BaseException:
             broken_off.set()
             requested.set()
             raise
-        return done, span.result()
-
-
-def _take(course: Course, before: float, requested: threading.Event, broken_off: threading.Event) -> Span:
-    requested.wait()
-    broken_off.wait(before)
-    begun = time.time()
-    for pause in course:
-        if broken_off.wait(pause):
-            break
-    return Span(begun, time.time())

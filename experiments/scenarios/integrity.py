@@ -112,8 +112,9 @@ class Integrity(Experiment):
             "dss_not_matching_gateway": ("#E69F00", "mappings refused (DSSNotMatching)"),
             "waits": ("#0072B2", "waits of 190 ms or more"),
         }
+        by_rtt = [readings.at(rtt=str(rtt)) for rtt in distances]
         heights = {
-            name: [Estimate(_per_thousand(readings.at(rtt=str(rtt)), value), 0) for rtt in distances]
+            name: [Estimate(1000 * sum(each.values(value)) / sum(each.values("transfers")), 0) for each in by_rtt]
             for value, (_, name) in shown.items()
         }
         colours = {name: colour for colour, name in shown.values()}
@@ -173,7 +174,3 @@ def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
     yield at_most(f"every transfer ends {where}", failed, 0, f"failed of {every:.0f}")
     joins = sum(readings.values("joins")) / every
     yield at_least(f"transfers have a second subflow {where}", joins, _JOINED, "joins a transfer")
-
-
-def _per_thousand(readings: Readings, value: str) -> float:
-    return 1000 * sum(readings.values(value)) / sum(readings.values("transfers"))

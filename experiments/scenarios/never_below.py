@@ -207,13 +207,10 @@ class NeverBelow(Experiment):
 
 def ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
     """Its links: the first one begins the session, and the others join."""
-    links = case.links.values()
-    is_chosen = settings in (ROUTER, _STEERED) or settings.isdecimal()
-    return dict(zip(NAMES, sorted(links, key=_short_download) if is_chosen else links, strict=False))
-
-
-def _short_download(link: LinkSettings) -> float:
-    return short_download(_round_trip(link).amount / 1e6, link.rate)
+    links = [*case.links.values()]
+    if settings in (ROUTER, _STEERED) or settings.isdecimal():
+        links.sort(key=lambda link: short_download(_round_trip(link).amount / 1e6, link.rate))
+    return dict(zip(NAMES, links, strict=False))
 
 
 def _described(case: Case) -> str:

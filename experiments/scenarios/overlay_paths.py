@@ -13,7 +13,7 @@ Derived: with one round only the sum counts, so that the best chain is the short
 longest hop does, and with enough of them the best chain is a minimax one. Each graph is one reading; ± is over the six.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import product
 
@@ -92,7 +92,8 @@ class OverlayPaths(Experiment):
         for axes, rounds in zip(panels, _ROUNDS, strict=True):
             for name, colour in colours.items():
                 for reading in readings.at(rounds=rounds):
-                    axes.plot(_longer_times(reading, name), _PERCENTILES, color=colour, linewidth=0.9)
+                    longer = [reading.values[_longer(name, at)] for at in _PERCENTILES]
+                    axes.plot(longer, _PERCENTILES, color=colour, linewidth=0.9)
             axes.set_title(f"{rounds} round{'s' * (rounds != '1')}")
             axes.set_xlim(0, 150)
             tidy(axes, "both")
@@ -119,7 +120,3 @@ def _against(name: str, rounds: str, readings: Readings) -> Iterator[Verdict]:
 def _gain(longer: float) -> float:
     """How much less time the best chain takes, in percent of another's, which takes ``longer`` percent longer."""
     return 100 * longer / (100 + longer)
-
-
-def _longer_times(reading: Reading, name: str) -> Sequence[float]:
-    return [reading.values[_longer(name, at)] for at in _PERCENTILES]

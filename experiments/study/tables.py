@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.study.readings import Estimate, Point, Reading, Readings, name_of
+from experiments.study.readings import Estimate, Reading, Readings, name_of
 
 _PROPERTIES = {
     "rtt_ms": "round-trip time, ms",
@@ -31,7 +31,14 @@ def numbers(readings: Readings) -> Table:
     groups = [by_point[name] for name in sorted(by_point, key=_natural)]
     circumstances = list(dict.fromkeys(key for group in groups for key in group[0].point))
     values = list(dict.fromkeys(name for reading in readings for name in reading.values))
-    rows = [_row(group[0].point, Readings(group), len(group), circumstances, values) for group in groups]
+    rows = [
+        [
+            *(group[0].point.get(key, "") for key in circumstances),
+            str(len(group)),
+            *(_estimate(Readings(group).values(name)) for name in values),
+        ]
+        for group in groups
+    ]
     return Table([*circumstances, "readings", *values], rows, words=len(circumstances))
 
 
@@ -46,13 +53,6 @@ def links(testbeds: Iterable[Mapping[str, Any]]) -> Table:
         for (link, what, described), measured in found.items()
     ]
     return Table(["link", "property", "as described", "as measured", "testbeds"], rows, words=2)
-
-
-def _row(
-    point: Point, readings: Readings, count: int, circumstances: Iterable[str], values: Iterable[str]
-) -> list[str]:
-    estimates = [_estimate(readings.values(name)) for name in values]
-    return [*(point.get(key, "") for key in circumstances), str(count), *estimates]
 
 
 def _estimate(values: Sequence[float]) -> str:

@@ -23,14 +23,11 @@ from tributary.settings.errors import CommandError, Exit
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000
+EMULATOR = CACHE / "bin/link-emulator"
+"""Where scripts/setup puts it."""
 PROBE = "tributary-probe-"
 """What the namespaces are called in which something is tried, with the number of the process that does."""
 _MTU, _ETHERNET_HEADER = 1500, 14  # bytes
-
-
-def emulator_path() -> Path:
-    """Where scripts/setup puts the link emulator."""
-    return CACHE / "bin" / "link-emulator"
 
 
 @cache
@@ -70,9 +67,9 @@ def _takes(probe: Node, words: Sequence[str]) -> bool:
 
 def need_an_emulator() -> None:
     """Raise CommandError (exit 69) unless links can be emulated here, one way or the other."""
-    if not kernel_has_netem() and not emulator_path().exists():
+    if not kernel_has_netem() and not EMULATOR.exists():
         raise CommandError(
-            Exit.UNAVAILABLE, f"this kernel has no sch_netem and {emulator_path()} is not built: run scripts/setup"
+            Exit.UNAVAILABLE, f"this kernel has no sch_netem and {EMULATOR} is not built: run scripts/setup"
         )
 
 
@@ -81,10 +78,10 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, seed: int) -> N
 
     Raises CommandError (exit 69) if the link has a trace, and no emulator is here.
     """
-    if link.traced and not emulator_path().exists():
+    if link.traced and not EMULATOR.exists():
         raise CommandError(
             Exit.UNAVAILABLE,
-            f"link {link.name} has a trace, and {emulator_path()}, which replays it, is not built:"
+            f"link {link.name} has a trace, and {EMULATOR}, which replays it, is not built:"
             f" run scripts/setup.d/programs {CACHE} link-emulator",
         )
     # A link says nothing of its own.
@@ -174,7 +171,7 @@ def _control(link: Link, node: Node) -> str:
 
 def _emulator(link: Link, seed: int) -> list[str]:
     return [
-        *(str(emulator_path()), "--a", "client", "--b", "gateway", "--seed", str(1000 * seed + link.number)),
+        *(str(EMULATOR), "--a", "client", "--b", "gateway", "--seed", str(1000 * seed + link.number)),
         *("--a-to-b", _specification(link.up), "--b-to-a", _specification(link.down)),
     ]
 

@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from experiments.bench import parts
-from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
+from experiments.bench.converter.contenders import CONTENDERS, WITHOUT, Contender
 from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import TOOLS, counts
 from experiments.bench.converter.footprint import DELAYS, conversion_us, holding, idle, most_held, start_milliseconds
@@ -181,10 +181,10 @@ class Converter(Experiment):
         return values
 
     def _reached(self, built: Contest, point: Point) -> dict[str, float]:
-        load = load_of(point, self.size.amount, self.seconds)
+        load, contender = load_of(point, self.size.amount, self.seconds), CONTENDERS.get(point["by"])
         steering = steered(built.testbed, built.processors)
         with nullcontext() if only_comes_down(point["measure"]) else steering:
-            reached = throughput(built.testbed, point, load, route_of(point["by"]))
+            reached = throughput(built.testbed, point, load, contender.route if contender else WITHOUT)
         if not reached:
             built.given_up.add(name_of(point))
         return reached

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.bench.parts import DIRECT, HAPROXY_HTTP, NATIVE, TUNNEL
+from experiments.bench.parts import HAPROXY_HTTP, NATIVE, TUNNEL
 from experiments.testbed import cables, native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN
@@ -21,7 +21,7 @@ from experiments.testbed.server import HAPROXY_DEFAULTS
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
 
-_DIRECT: Route = ("--to", MPTCP_ORIGIN)
+WITHOUT: Route = ("--to", MPTCP_ORIGIN)
 """Without any converter: MPTCP to the origin, through the gateway as a router."""
 
 _MPTCPIZE = ("mptcpize", "run")
@@ -214,8 +214,3 @@ CONTENDERS = {
     )
 }
 """All of them; which ones are here is for the caller to see. Ours and the relay are built before they are started."""
-
-
-def route_of(name: str) -> Route:
-    """To the origin through the contender of this name, or without any."""
-    return _DIRECT if name == DIRECT else CONTENDERS[name].route

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.record import Download, Sample
-from experiments.scenarios.failover import Failover, Span, values_of
+from experiments.scenarios.failover import Failover, values_of
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import at, but, claims_test, failed
 
@@ -52,7 +52,7 @@ def download(*states: tuple[float, int, int]) -> Download:
 
 def test_gap_return_and_rate_are_read_off_the_samples() -> None:
     seen = download((0.5, 50, 60), (0.9, 90, 100), (1.4, 90, 200), (1.9, 90, 1100), (2.2, 90, 1200), (2.5, 95, 1300))
-    values = values_of(seen, Span(1.0, 2.0), "wired")
+    values = values_of(seen, (1.0, 2.0), "wired")
     assert values["gap_s"] == pytest.approx(0.5)
     assert values["back_s"] == pytest.approx(0.5)
     assert values["dip_mbps"] == pytest.approx(8 * 1000 / 1e6)
@@ -60,9 +60,9 @@ def test_gap_return_and_rate_are_read_off_the_samples() -> None:
 
 def test_a_gap_before_the_event_does_not_count() -> None:
     seen = download((0.1, 1, 1), (0.9, 2, 2), (1.1, 3, 3), (1.2, 4, 4))
-    assert values_of(seen, Span(1.0, 1.1), "wired")["gap_s"] == pytest.approx(0.2)
+    assert values_of(seen, (1.0, 1.1), "wired")["gap_s"] == pytest.approx(0.2)
 
 
 def test_a_path_that_never_comes_back_is_away_to_the_end() -> None:
     seen = download((0.5, 50, 60), (1.5, 50, 70), (6.0, 50, 80))
-    assert values_of(seen, Span(1.0, 2.0), "wired")["back_s"] == pytest.approx(4.0)
+    assert values_of(seen, (1.0, 2.0), "wired")["back_s"] == pytest.approx(4.0)
