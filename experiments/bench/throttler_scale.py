@@ -21,7 +21,7 @@ from experiments.testbed import native
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from experiments.testbed.node import Process, python
+from experiments.testbed.node import python
 from experiments.testbed.topology import Profile
 from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
@@ -102,7 +102,13 @@ def _throttled(stack: ExitStack, name: str, subflows: int, held: float) -> tuple
     with _asking(testbed) as answers:
         took = play(testbed, subflows, _BY_SESSION, _BY_CLIENT)
         time.sleep(held)
-    return testbed, took | {"longest_answer_ms": 1000 * max(answers)} | _weigh(testbed, throttler)
+    dropped = sum(counts.dropped for counts in throttler_status(testbed).capture.values())
+    return testbed, took | {
+        "longest_answer_ms": 1000 * max(answers),
+        "rss_mb": resident(throttler.popen.pid) / 1e6,
+        "classes": float(_classes(testbed)),
+        "capture_dropped": float(dropped),
+    }
 
 
 @contextmanager
@@ -142,14 +148,6 @@ def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> di
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
     return {name: float(told[name]) for name in ("subflows", "install_s")}
-
-
-def _weigh(testbed: Testbed, throttler: Process) -> dict[str, float]:
-    return {
-        "rss_mb": resident(throttler.popen.pid) / 1e6,
-        "classes": float(_classes(testbed)),
-        "capture_dropped": float(sum(counts.dropped for counts in throttler_status(testbed).capture.values())),
-    }
 
 
 def resident(pid: int) -> int:

@@ -34,7 +34,7 @@ from experiments.plots import colours_of, curve, name_axes
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Count, Experiment, Sizes
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least
 from experiments.testbed import native
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
@@ -90,11 +90,11 @@ class HandoffSizes(Experiment):
         for size in sorted(each.amount for each in self.sizes):
             where, these = f"at {size // 1000} kB", readings.at(size=str(size))
             for by in PROXIES if size >= _EVEN else ():
-                if gain := _over(these, by):
+                if (gain := _over(these, by)).numbers:
                     least = _GAIN if size >= _LARGE else 1
                     yield at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x")
-            if size >= _LARGE and (share := _over(these, DIRECT)):
-                yield at_least(f"and nearly what they get directly {where}", share.scaled(100), _NEARLY, "%")
+            if size >= _LARGE and (share := _over(these, DIRECT)).numbers:
+                yield at_least(f"and nearly what they get directly {where}", share * 100, _NEARLY, "%")
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Values of ours have plain names, those of others their names before them; ratios are at 2 MB."""
@@ -146,11 +146,9 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
     return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 
-def _over(readings: Readings, by: str) -> Estimate | None:
+def _over(readings: Readings, by: str) -> Repeated:
     """How many times what somebody else gives in the same repetition hand-off does."""
-    ours, theirs = (readings.at(by=each).repeated("mbps") for each in (HANDOFF, by))
-    times = ours / theirs
-    return times.estimate if times.numbers else None
+    return readings.at(by=HANDOFF).repeated("mbps") / readings.at(by=by).repeated("mbps")
 
 
 def _throughput(readings: Readings) -> Iterator[Metric]:
@@ -164,9 +162,8 @@ def _throughput(readings: Readings) -> Iterator[Metric]:
 
 def _gains(readings: Readings) -> list[float]:
     """Of ours over each proxy that is here."""
-    ours = readings.at(by=HANDOFF).repeated("mbps")
-    found = [ratio(by, ours, readings.at(by=by).repeated("mbps")) for by in PROXIES]
-    return [each.median for each in found if each.numbers]
+    found = [[*_over(readings, by).numbers.values()] for by in PROXIES]
+    return [median(each) for each in found if each]
 
 
 def even_from(gains: Mapping[float, list[float]]) -> float | None:
@@ -177,12 +174,11 @@ def even_from(gains: Mapping[float, list[float]]) -> float | None:
 
 def _at_2mb(readings: Readings) -> Iterator[Metric]:
     large = {by: readings.at(by=by, size=str(_LARGE)) for by in CONTENDERS}
-    ours = large[HANDOFF]
-    over = {by: ratio(f"throughput_2mb_vs_{by}", ours.repeated("mbps"), large[by].repeated("mbps")) for by in large}
-    yield from (over[by] for by in (DIRECT, *PROXIES))
-    if proxies := [by for by in PROXIES if over[by].numbers]:
+    over = {by: [*_over(readings.at(size=str(_LARGE)), by).numbers.values()] for by in (DIRECT, *PROXIES)}
+    yield from (Metric(f"throughput_2mb_vs_{by}", times, RATIO) for by, times in over.items())
+    if proxies := [by for by in PROXIES if over[by]]:
         best = max(proxies, key=lambda by: median(large[by].values("mbps")))
-        yield Metric("throughput_2mb_vs_proxy", over[best].numbers, RATIO)
+        yield Metric("throughput_2mb_vs_proxy", over[best], RATIO)
         work = {by: large[by].repeated("front_cpu_ms_per_gb") for by in (HANDOFF, *proxies)}
         savings = [ratio(by, work[by], work[HANDOFF]) for by in proxies]
         yield Metric("front_cpu_saving_2mb", min((each.numbers for each in savings), key=median), RATIO)

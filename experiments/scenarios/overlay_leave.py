@@ -36,7 +36,7 @@ from experiments.plots import colours_of, name_axes
 from experiments.scenarios.cabled import linked
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Several
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, every, worst
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import offload_relay
@@ -82,7 +82,7 @@ class OverlayLeave(Experiment):
     )
 
     def points(self, _topology: Topology) -> list[Point]:
-        return [{"rtt": str(rtt), "steps": steps} for rtt in self.rtt for steps in _STEPS]
+        return every(rtt=self.rtt, steps=_STEPS)
 
     def blueprint(self, _profile: Profile, point: Point) -> Ground[Testbed]:
         """Two links between the same nodes, with the origin where the client is."""
@@ -169,15 +169,17 @@ def _watch(
     """
     samples: list[tuple[float, int, float]] = []
     change, clocks = 0.0, Clocks([relay.popen.pid])
+    # The origin, which runs there from the beginning on, shows the interfaces of the client's namespace.
+    counts = Path(f"/proc/{steps.testbed.client.pids()[0]}/net/dev")
     while client.popen.poll() is None:
         now = time.monotonic()
         if not change and '"paused"' in relay.output():
             change = now
             steps.end()
-        if (count := received(client.popen.pid)) is not None:
-            samples.append((now, count, clocks.seconds()))
-            if not change and count - samples[0][1] >= rise_from:
-                steps.rise(now)
+        count, _ = bytes_passed(counts.read_text())[_LINK]
+        samples.append((now, count, clocks.seconds()))
+        if not change and count - samples[0][1] >= rise_from:
+            steps.rise(now)
         time.sleep(_EVERY)
     if client.popen.returncode != 0 or not change:
         raise CommandError(
@@ -188,16 +190,6 @@ def _watch(
         least = f"at least {_AROUND + _LEAST_AFTER:g} s are needed: a larger size gives them"
         raise CommandError(Exit.WRONG_RESULT, f"the download ended {left:.1f} s after the relay had left it: {least}")
     return samples[:-1], change
-
-
-def received(pid: int) -> int | None:
-    """Bytes that have come to the network namespace of a process by the link (proc_pid_net(5)); None while the process
-    is not in there yet, and once it ends.
-    """
-    try:
-        return bytes_passed(Path(f"/proc/{pid}/net/dev").read_text())[_LINK][0]
-    except (OSError, KeyError):
-        return None
 
 
 def _rates(samples: Sequence[tuple[float, int, float]]) -> list[tuple[float, float]]:

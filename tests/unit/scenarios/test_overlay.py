@@ -1,13 +1,10 @@
 """Verdicts on chains of converters: which are chosen, what they carry, what fails, what a relay leaves."""
 
-import os
-import subprocess
-
 import pytest
 from matplotlib.figure import Figure
 
 from experiments.scenarios.overlay_faults import OverlayFaults, of_answers, of_chains, of_flows
-from experiments.scenarios.overlay_leave import OverlayLeave, received, told
+from experiments.scenarios.overlay_leave import OverlayLeave, told
 from experiments.scenarios.overlay_paths import OverlayPaths
 from experiments.scenarios.overlay_transfer import CDN, DIRECT, NEW, ONE, THREE, OverlayTransfer
 from experiments.study.readings import Point, Reading, Readings
@@ -102,13 +99,6 @@ def test_a_dip_is_the_time_below_half_of_what_came_before() -> None:
     values = told(samples, 5.0)
     assert values["dip_ms"] == pytest.approx(300, abs=11)
     assert values["kept"] == pytest.approx(1)
-
-
-def test_a_process_without_the_link_or_at_its_end_has_no_count() -> None:
-    """None is not a count of 0, which would be a download that went back."""
-    with subprocess.Popen(["true"]) as gone:
-        os.waitid(os.P_PID, gone.pid, os.WEXITED | os.WNOWAIT)
-        assert [received(pid) for pid in (gone.pid, os.getpid())] == [None, None]
 
 
 PERCENTILES = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
