@@ -143,8 +143,14 @@ class Offload(Experiment):
 
     def measure(self, built: Relayed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
-        size = self.small if point["segments"] == SMALL else self.size
-        return Reading(point, repetition, _offload(built, point["direction"], size.amount))
+        size = (self.small if point["segments"] == SMALL else self.size).amount
+        gateway, devices = built.testbed.gateway, (CLIENT_SIDE, SERVER_SIDE)
+        with offload_relay(gateway, _RELAY, ORIGIN, devices, size // 2) as relay:
+            samples = _transfer(built, relay, point["direction"], size)
+            if not samples[-1].offloaded:
+                raise CommandError(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
+            paused = next(line["paused"] for line in relay.reports() if "paused" in line)
+        return Reading(point, repetition, told(samples) | {"paused_ms": float(paused)})
 
     def metrics(self, readings: Readings) -> list[Metric]:
         """Of downloads of large segments the plain names, of others with what differs. Ratios are each transfer's."""
@@ -159,15 +165,6 @@ class Offload(Experiment):
             found.append(ratio(f"offload_{prefix}cpu_saving", before["cpu_ms_per_gb"], after["cpu_ms_per_gb"]))
             found.append(ratio(f"offload_{prefix}throughput", after["mbps"], before["mbps"]))
         return found
-
-
-def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
-    with offload_relay(built.testbed.gateway, _RELAY, ORIGIN, (CLIENT_SIDE, SERVER_SIDE), size // 2) as relay:
-        samples = _transfer(built, relay, direction, size)
-        if not samples[-1].offloaded:
-            raise CommandError(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
-        paused = next(line["paused"] for line in relay.reports() if "paused" in line)
-        return told(samples) | {"paused_ms": float(paused)}
 
 
 def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list[Sample]:

@@ -82,7 +82,8 @@ def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prom
         start_throttler(testbed, policy, "--metrics", _THROTTLER)
         download(testbed, downloads)
         with _monitored(testbed, prometheus), outside(port) as listener:
-            page = start_console(testbed, listener)
+            serve = python("console", "run", "--state-directory", str(testbed.gateway.directory / "console"))
+            page = activated(testbed, "console", listener, serve).wait_until_ready()
             login = testbed.gateway.run(*python("command", "console", "login")).strip()
             print(f"open {login}", flush=True)
             console.print("Ctrl-C ends it")
@@ -141,14 +142,6 @@ def outside(port: int) -> Iterator[socket.socket]:
         raise CommandError(Exit.IN_USE, f"127.0.0.1:{port}: {error.strerror}: take another port") from error
     with listener:
         yield listener
-
-
-def start_console(testbed: Testbed, listener: socket.socket) -> Process:
-    """Start the console on the gateway, with a listener outside the testbed."""
-    state = str(testbed.gateway.directory / "console")
-    return activated(
-        testbed, "console", listener, python("console", "run", "--state-directory", state)
-    ).wait_until_ready()
 
 
 def activated(testbed: Testbed, name: str, listener: socket.socket, command: Sequence[str]) -> Process:

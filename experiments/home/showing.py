@@ -29,11 +29,6 @@ class Shown:
     knocked: Sequence[str]
     revoked: float
 
-    @property
-    def sum(self) -> float:
-        """What the tunnels carry one by one."""
-        return sum(self.alone.values())
-
 
 def summary(shown: Shown) -> dict[str, object]:
     """The content of summary.json."""
@@ -51,7 +46,7 @@ def summary(shown: Shown) -> dict[str, object]:
 
 def claims(shown: Shown) -> list[Verdict]:
     """What a home router promises, each held against what was measured."""
-    least = _SHARE * shown.sum
+    least = _SHARE * sum(shown.alone.values())
     bonds = [
         at_least(f"a device's download from port {port} takes both links", rate, least, "Mbit/s")
         for port, rate in shown.bonded.items()

@@ -63,10 +63,12 @@ class AccelerationSetup(Experiment):
         return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in self.connections]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """``beside_ms`` and ``at_once_ms``, medians."""
+        """Medians to the first byte: ``beside_ms`` so many others that stand, ``at_once_ms`` of so many."""
         most = max(self.connections) + _SPARE
         with transparent(testbed, most) if point["by"] == CONVERTER else nullcontext():
-            return Reading(point, repetition, setup_times(testbed, int(point["connections"])))
+            told = cables.load(testbed, "setup", "--to", ORIGIN, "--connections", point["connections"])
+        answered = {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
+        return Reading(point, repetition, answered)
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         through = readings.at(by=CONVERTER)
@@ -98,12 +100,6 @@ class AccelerationSetup(Experiment):
                 label = f"{how.replace('_', ' ')}, {who}"
                 curve(axes, others, f"{how}_ms", label, color=colour, linestyle=style, marker=marker)
         name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=[*others])
-
-
-def setup_times(testbed: Testbed, connections: int) -> dict[str, float]:
-    """Medians in milliseconds to the first byte: ``beside_ms`` so many others that stand, ``at_once_ms`` of so many."""
-    told = cables.load(testbed, "setup", "--to", ORIGIN, "--connections", str(connections))
-    return {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
 
 
 def transparent(testbed: Testbed, most: int) -> Process:

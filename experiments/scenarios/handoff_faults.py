@@ -134,8 +134,8 @@ class HandoffFaults(Experiment):
 
 def _given_up(running: Running) -> float:
     """Seconds until the back end has no connection any more, or the longest that is waited."""
-    begun = time.monotonic()
-    while is_at_back_end(running) and time.monotonic() - begun < _LONGEST:
+    begun, at_back_end = time.monotonic(), ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
+    while running.network.nodes[FAILING].run("ss", "-Htn", *at_back_end) and time.monotonic() - begun < _LONGEST:
         time.sleep(_LOOK)
     return time.monotonic() - begun
 
@@ -156,12 +156,6 @@ def _others(readings: Readings, outcome: str) -> list[float]:
 
 
 _MEANING = {"given_up_s": "until it is given up", "seconds": "until the reset", "pause_s": "longest pause"}
-
-
-def is_at_back_end(running: Running) -> bool:
-    """Whether a client's connection is at the back end that fails."""
-    which = ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
-    return bool(running.network.nodes[FAILING].run("ss", "-Htn", *which))
 
 
 def failing(rate: Rate, size: int, idle: int) -> Ground[Running]:

@@ -35,8 +35,8 @@ from experiments.study.blueprint import Ground
 from experiments.study.experiment import Count, Experiment, Sizes
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least
-from experiments.testbed import native
 from experiments.testbed.topology import Profile, Topology
+from tributary import cargo
 from tributary.settings.units import PositiveRate, Size
 
 _EVEN, _LARGE = 256_000, 2_000_000
@@ -140,9 +140,10 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
     network = built.network
     switch = ("--switch", network.switch_for_fronts, "--identity", str(network.identity("front")))
     rule = ("--service", SERVICE, "--back-end", network.hand_off("a"), "--client", _NOBODY)
+    (costs,) = cargo.build("switch-costs")
     # The kernel names next hops to drivers' programs for devices that forward.
     network.nodes["front"].sysctl(net__ipv4__conf__eth0__forwarding=1)
-    told = network.nodes["front"].told(str(native.switch_costs()), *switch, *rule, "--device", "eth0")
+    told = network.nodes["front"].told(str(costs), *switch, *rule, "--device", "eth0")
     return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 

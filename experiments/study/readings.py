@@ -223,18 +223,14 @@ class Verdict:
         return self.decision is Decision.HOLDS
 
     @property
-    def fails(self) -> bool:
-        """Whether it is decided that it does not, and nobody knows why."""
-        return self.decision is Decision.FAILS
-
-    @property
     def differs(self) -> bool:
         """Whether it is decided that it does not, for a reason that is known."""
         return self.decision is Decision.DIFFERS
 
     def or_differs(self, because: str) -> "Verdict":
         """The same of a paper's claim that is known not to hold here: if it does not, it differs, and ``because``."""
-        return replace(self, decision=Decision.DIFFERS, because=because) if self.fails else self
+        fails = self.decision is Decision.FAILS
+        return replace(self, decision=Decision.DIFFERS, because=because) if fails else self
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)

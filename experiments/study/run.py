@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.results import finish, manifest, write_json
 from experiments.study.arguments import Allowed
-from experiments.study.blueprint import Blueprint, Standing
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder
 from experiments.study.order import Order
@@ -94,7 +93,8 @@ class Measuring:
             for (seed, blueprint), group in groupby(wanted, order.stands_on):
                 progress.update(task, description=f"{name}: checking the links")
                 with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as standing:
-                    _note(folder, standing, blueprint, seed)
+                    about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
+                    folder.note_testbed(blueprint.as_json() | about | {"programs": native.description()})
                     for repetition, point in group:
                         progress.update(task, description=f"{name}: {name_of(point)}")
                         folder.add(self._undisturbed(order.experiment, folder, standing.built, point, repetition))
@@ -115,11 +115,6 @@ class Measuring:
             self.console.print(f"{name_of(point)}: again, the hypervisor took {lost:.1%} of the processors' time")
             wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, STOLEN: 100 * lost})
-
-
-def _note(folder: Folder, standing: Standing[object], blueprint: Blueprint, seed: int) -> None:
-    about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
-    folder.note_testbed(blueprint.as_json() | about | {"programs": native.description()})
 
 
 def _conclude(order: Order, folder: Folder) -> Outcome:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from experiments.testbed import native
 from experiments.testbed.links import PROBE, connect, emulation, set_mtu
-from experiments.testbed.network import lay
-from experiments.testbed.node import Node, end_processes, run
+from experiments.testbed.network import lay, take_down_nodes
+from experiments.testbed.node import Node, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
 from tributary.daemons import directories
 from tributary.settings.errors import CommandError, Exit
@@ -113,19 +113,11 @@ def alone(name: str) -> AbstractContextManager[int]:
 
 
 def take_down(name: str) -> None:
-    """Remove the testbed ``name`` with its processes and files; every part is tried, the first error raised."""
-    errors: list[CommandError] = []
-    nodes = [Node(namespace, _directory(name)) for namespace in _namespaces(name)]
-    # All processes before any namespace: a link that vanishes is an error to who still uses it.
-    end_processes(nodes)
-    for node in nodes:
-        try:
-            node.delete()
-        except CommandError as failure:
-            errors.append(failure)
-    shutil.rmtree(_directory(name), ignore_errors=True)
-    if errors:
-        raise errors[0]
+    """Remove the testbed ``name`` with its processes and files; every part is tried."""
+    try:
+        take_down_nodes([Node(ns, _directory(name)) for ns in _all_namespaces() if ns.startswith(f"trib-{name}-")])
+    finally:
+        shutil.rmtree(_directory(name), ignore_errors=True)
 
 
 def take_down_orphans() -> list[str]:
@@ -225,10 +217,6 @@ def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:
 
 def _all_namespaces() -> list[str]:
     return [line.split()[0] for line in run(["ip", "netns", "list"]).splitlines()]
-
-
-def _namespaces(name: str) -> list[str]:
-    return [namespace for namespace in _all_namespaces() if namespace.startswith(f"trib-{name}-")]
 
 
 def _build(testbed: Testbed, seed: int) -> None:

@@ -71,14 +71,6 @@ def hand_off() -> HandOff:
     return HandOff(*_made("tributary-switch", "tributary-backend"))
 
 
-@cache
-def switch_costs() -> Path:
-    """The example of handoff/switch that measures a switch. Raises CommandError as ``cargo.build`` does: exit 69
-    without clang.
-    """
-    return cargo.build("switch-costs")[0]
-
-
 def converter_made_from() -> str:
     """The digest of the sources of the converter that was built here as packages have it; "" if there is none."""
     note = CACHE / "released/converter.made-from"

@@ -9,8 +9,8 @@ the nodes named before the colon, ``*`` being all. Lines count in their order.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -50,14 +50,17 @@ def standing_nodes(
         lay(network, there | made)
         yield made
     finally:
-        take_down_nodes(*made.values())
+        take_down_nodes([*made.values()])
 
 
-def take_down_nodes(*nodes: Node) -> None:
-    """Remove them. All processes end before any namespace: a link that vanishes is an error to who still uses it."""
+def take_down_nodes(nodes: Sequence[Node]) -> None:
+    """Remove them: each is tried, though another one fails. All processes end before any namespace: a link that
+    vanishes is an error to who still uses it.
+    """
     end_processes(nodes)
-    for node in nodes:
-        node.delete()
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.delete)
 
 
 def lay(network: str, nodes: Mapping[str, Node]) -> None:
