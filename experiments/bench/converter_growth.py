@@ -63,7 +63,9 @@ class ConverterGrowth(Experiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Nothing where files are limited to fewer; raises CommandError (exit 1) unless every tunnel stays alive."""
-        contender, open_ = _with_workers(CONTENDERS[NATIVE], point["workers"]), int(point["open"])
+        contender, open_ = CONTENDERS[NATIVE], int(point["open"])
+        settings = f"workers = {point['workers']}\n{contender.program.settings}"
+        contender = replace(contender, program=replace(contender.program, settings=settings))
         try:
             room = _descriptors(2 * open_ * 8 // 7 + _SPARE)
         except ValueError:
@@ -95,11 +97,6 @@ class ConverterGrowth(Experiment):
                 name = f"{value}_flat_{workers}"
                 found.append(ratio(name, many, few) if larger else ratio(name, few, many))
         return found
-
-
-def _with_workers(contender: Contender, workers: str) -> Contender:
-    settings = f"workers = {workers}\n{contender.program.settings}"
-    return replace(contender, program=replace(contender.program, settings=settings))
 
 
 def _descriptors(wanted: int) -> AbstractContextManager[object]:

@@ -58,7 +58,11 @@ class ConverterSoak(Experiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
-        ours = self._with_timeouts(CONTENDERS[NATIVE])
+        ours = CONTENDERS[NATIVE]
+        timeouts = f'[timeouts]\nidle = "{self.idle}s"\nhalf_closed = "{self.half_closed}s"\n'
+        ours = replace(ours, program=replace(ours.program, settings=ours.program.settings + timeouts))
+        limits = ("--idle", str(self.idle), "--half-closed", str(self.half_closed))
+        resting = ("--resting", str(self.resting), *limits) if self.resting else ()
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
         testbed.client.sysctl(net__mptcp__close_timeout=5)
         command = native.load("soak-origin", "--listen", _PEER)
@@ -70,7 +74,7 @@ class ConverterSoak(Experiment):
             _played(testbed, ours.listens, _WARM_UP, seed=1)
             before = _taken(pid)
             with self._asking(testbed, ours) as asking:
-                told = _played(testbed, ours.listens, self.seconds, 1 + repetition, *self._resting())
+                told = _played(testbed, ours.listens, self.seconds, 1 + repetition, *resting)
                 requests = self._answered(asking)
             time.sleep(2)  # what the last ones left comes to its end
             after = _taken(pid)
@@ -88,17 +92,6 @@ class ConverterSoak(Experiment):
             "leaked_descriptors": after[1] - before[1],
         }
         return Reading(point, repetition, {name: float(value) for name, value in values.items()})
-
-    def _with_timeouts(self, contender: Contender) -> Contender:
-        """The converter with the time-outs of this run."""
-        timeouts = f'[timeouts]\nidle = "{self.idle}s"\nhalf_closed = "{self.half_closed}s"\n'
-        return replace(contender, program=replace(contender.program, settings=contender.program.settings + timeouts))
-
-    def _resting(self) -> tuple[str, ...]:
-        if not self.resting:
-            return ()
-        limits = ("--idle", str(self.idle), "--half-closed", str(self.half_closed))
-        return ("--resting", str(self.resting), *limits)
 
     def _asking(self, testbed: Testbed, converter: Contender) -> AbstractContextManager[Process | None]:
         """HTTP clients that rest between their requests, on connections that the converter keeps, if any are to."""

@@ -101,10 +101,11 @@ def claims(run: Run) -> list[Verdict]:
     whole = sum(download.sha256 == run.sha256 for download in run.downloads.values())
     wireless = next(link.down.rate.amount for link in run.topology.links if link.name == WIRELESS) / 1e6
     both = _SUM_SHARE * sum(legacy)
+    carrying = min(sum(count > 0 for count in each.samples[-1].received.values()) for each in (mptcp, native))
     held, free = (throttled.wire_mbps(path, run.throttled_after) for path in (WIRED, WIRELESS))
     return [
         _equals("downloads that arrive whole (SHA-256)", whole, len(run.downloads)),
-        _equals("subflows that carry data with MPTCP, by either converter", _carrying(mptcp, native), 2),
+        _equals("subflows that carry data with MPTCP, by either converter", carrying, 2),
         at_least("MPTCP reaches 90 % of the sum of both links", mptcp.mbps, both, "Mbit/s"),
         at_least("the native converter reaches 90 % of the sum of both links", native.mbps, both, "Mbit/s"),
         at_least("MPTCP beats the faster link", mptcp.mbps, max(legacy), "Mbit/s"),
@@ -134,11 +135,6 @@ def _download(run: Run, download: Download) -> dict[str, object]:
         "sha256_ok": download.sha256 == run.sha256,
         "subflows": subflows,
     }
-
-
-def _carrying(*downloads: Download) -> int:
-    """The fewest that any of them had."""
-    return min(sum(count > 0 for count in each.samples[-1].received.values()) for each in downloads)
 
 
 def _equals(claim: str, measured: int, bound: int) -> Verdict:

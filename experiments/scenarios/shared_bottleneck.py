@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import colours_of, paths
-from experiments.record import Download
 from experiments.scenarios.downloads import LEGACY, fetched, file_lasting, values_of
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, every, within
@@ -70,7 +69,8 @@ class SharedBottleneck(Experiment):
             "share_percent": 100 * rates["session_mbps"] / sum(rates.values()),
             "subflows": float(session.subflows),
         }
-        series = {name: _whole(each) for name, each in downloads.items()}
+        # Of all subflows together, which share one path.
+        series = {name: next(iter(each.series().values())) for name, each in downloads.items()}
         return Reading(point, repetition, values, series, sending=session.sending)
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
@@ -101,8 +101,3 @@ def _allow(testbed: Testbed, subflows: int) -> None:
     client.ip("address", "replace", f"{second}/24", "dev", link.name)
     if subflows > 1:
         client.ip("mptcp", "endpoint", "add", second, "dev", link.name, "subflow")
-
-
-def _whole(download: Download) -> list[tuple[float, float]]:
-    """Seconds, and Mbit/s until then, of all subflows together."""
-    return next(iter(download.series().values()))

@@ -46,17 +46,15 @@ def growing_to(most: int) -> str:
     return f"4096 {min(_FIRST_BUFFER, most)} {most}"
 
 
-def squid_settings(testbed: Testbed) -> str:
-    """The settings of a Squid that serves the testbed's client and keeps its files in the testbed's folder."""
-    topology, state = testbed.topology, testbed.gateway.directory / "squid-state"
-    networks = {"client_networks": topology.CLIENT_NETWORKS, "private_targets": topology.OPENED}
-    return tomli_w.dumps({"port": PROXY_PORT, "drain": "0s", "state_directory": str(state), **networks})
-
-
 def start_squid(testbed: Testbed) -> Process:
-    """Start Squid as the HTTP converter; raises CommandError if it does not become ready."""
-    settings = testbed.gateway.write("squid.toml", squid_settings(testbed))
-    return testbed.gateway.start("squid", python("squid", "run", str(settings))).wait_until_ready()
+    """Start Squid as the HTTP converter that serves the testbed's client, with its files in the testbed's folder;
+    raises CommandError if it does not become ready.
+    """
+    topology, gateway = testbed.topology, testbed.gateway
+    settings = {"port": PROXY_PORT, "drain": "0s", "state_directory": str(gateway.directory / "squid-state")}
+    networks = {"client_networks": topology.CLIENT_NETWORKS, "private_targets": topology.OPENED}
+    file = gateway.write("squid.toml", tomli_w.dumps(settings | networks))
+    return gateway.start("squid", python("squid", "run", str(file))).wait_until_ready()
 
 
 def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:

@@ -88,9 +88,15 @@ def reserved(name: str, keep: bool = False) -> Iterator[Path]:
 
     Raises CommandError: exit 75 if the name is taken.
     """
+    check_name(name)
+    directory = _directory(name)
     with ExitStack() as lock:
         with standing_alone():
-            directory = _reserve(name)
+            try:
+                directory.mkdir()
+            except FileExistsError as error:
+                message = f"a testbed {name!r} stands already: scripts/testbed down --name {name} removes it"
+                raise CommandError(Exit.IN_USE, message) from error
             lock.enter_context(_lock(directory))
         try:
             yield directory
@@ -176,17 +182,6 @@ def check_name(name: str) -> None:
         raise CommandError(
             Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter"
         )
-
-
-def _reserve(name: str) -> Path:
-    check_name(name)
-    directory = _directory(name)
-    try:
-        directory.mkdir()
-    except FileExistsError as error:
-        message = f"a testbed {name!r} stands already: scripts/testbed down --name {name} removes it"
-        raise CommandError(Exit.IN_USE, message) from error
-    return directory
 
 
 def standing_alone() -> AbstractContextManager[int]:
