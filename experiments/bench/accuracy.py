@@ -17,7 +17,6 @@ from experiments.study.experiment import Experiment, Rates, Repeat, Seconds
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import Node
 from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
@@ -149,18 +148,18 @@ def _counted(testbed: Testbed, direction: str, header: int = _FRAME_HEADER) -> I
     """
     node, side = (testbed.client, "sport") if direction == "download" else (testbed.gateway, "dport")
     node.run("nft", _COUNTER.format(table=_TABLE, side=side, port=HELD_PORT))
+
+    def read() -> Sample:
+        before = time.monotonic()
+        printed = node.told("nft", "-j", "list", "counter", "inet", _TABLE, "held")
+        counter = next(entry["counter"] for entry in printed["nftables"] if "counter" in entry)
+        # The kernel read it at some time between the two.
+        return Sample((before + time.monotonic()) / 2, counter["bytes"] + header * counter["packets"])
+
     try:
-        yield lambda: _sample(node, header)
+        yield read
     finally:
         node.run("nft", "delete", "table", "inet", _TABLE)
-
-
-def _sample(node: Node, header: int) -> Sample:
-    before = time.monotonic()
-    printed = node.told("nft", "-j", "list", "counter", "inet", _TABLE, "held")
-    counter = next(entry["counter"] for entry in printed["nftables"] if "counter" in entry)
-    # The kernel read it at some time between the two.
-    return Sample((before + time.monotonic()) / 2, counter["bytes"] + header * counter["packets"])
 
 
 def quota_rule(quota: str) -> dict[str, object]:

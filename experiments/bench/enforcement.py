@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import median, quantiles
 from time import sleep
-from typing import Any
 
 from pydantic import Field
 
@@ -111,15 +110,13 @@ class Enforcement(Experiment):
             failed = testbed.client.told(*python("experiments.probes.join_load", *load))["failed"]
             sleep(_GRACE)
             watching.stop(seconds=60)
-            return _read(watching.report(), failed)
-
-
-def _read(told: dict[str, Any], failed: int) -> list[tuple[float, float | None]]:
-    if told["lost"]:
-        raise CommandError(Exit.WRONG_RESULT, f"the probe lost {told['lost']} of its records: no figure can be trusted")
-    if failed:
-        raise CommandError(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
-    return [(at, latency) for at, latency in told["joins"]]
+            told = watching.report()
+        if told["lost"]:
+            complaint = f"the probe lost {told['lost']} of its records: no figure can be trusted"
+            raise CommandError(Exit.WRONG_RESULT, complaint)
+        if failed:
+            raise CommandError(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
+        return [(at, latency) for at, latency in told["joins"]]
 
 
 def _one_at_a_time(testbed: Testbed, joins: int) -> list[float]:

@@ -40,12 +40,6 @@ OptionalAddress4 = Annotated[IPv4Address | None, accepting(_IPV4, or_none(_ipv4)
 OptionalAddress6 = Annotated[IPv6Address | None, accepting(_IPV6, or_none(_ipv6))]
 
 
-def _absolute(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError("an absolute path, such as '/opt/tributary'")
-    return path
-
-
 class HostSettings(Settings):
     """How a machine is reached; what is not said is as ssh_config(5) has it for ``host``."""
 
@@ -53,9 +47,9 @@ class HostSettings(Settings):
     user: str | None = Field(default=None, pattern=r"^[^-\s@][^\s@]*$", description="the name of root there")
     port: int | None = Field(default=None, ge=1, le=65535, description="a whole number from 1 to 65535")
     identity: str | None = Field(default=None, min_length=1, description="the path of a private key")
-    checkout: Annotated[
-        str, AfterValidator(_absolute), Field(description="the absolute path of the Tributary checkout there")
-    ] = "/opt/tributary"
+    checkout: str = Field(
+        default="/opt/tributary", pattern="^/", description="an absolute path, of the Tributary checkout there"
+    )
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" if self.user else self.host

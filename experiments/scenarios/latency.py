@@ -81,7 +81,7 @@ class Latency(Experiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""
-        if not possible(point["load"]):
+        if point["load"] == FAIR and not kernel_has_qdisc("fq_codel"):
             return Reading(point, repetition, {})
         with loaded(testbed, point["load"], CONVERTERS[point["converter"]], self.settle) as seen:
             times = self._requests(testbed, point)
@@ -145,11 +145,6 @@ def _draw_boxes(axes: Axes, readings: Readings) -> None:
     axes.bxp(boxes, showfliers=False)
     axes.set_xticks(range(1, len(loads) + 1), loads, rotation=30, ha="right", fontsize=8)
     name_axes(axes, along="y")
-
-
-def possible(load: str) -> bool:
-    """Whether this kernel has what ``load`` needs."""
-    return load != FAIR or kernel_has_qdisc("fq_codel")
 
 
 @contextmanager

@@ -108,15 +108,11 @@ def _longer(name: str, percentile: int) -> str:
 
 def _against(name: str, rounds: str, readings: Readings) -> Iterator[Verdict]:
     """What the paper claims of several rounds; "up to" is the 99th percentile, as one pair of thousands is no claim."""
-    gains = [_gain(longer) for longer in readings.values(_longer(name, 99))]
+    # How much less time the best chain takes, in percent of another's, which takes so many percent longer.
+    gains = [100 * longer / (100 + longer) for longer in readings.values(_longer(name, 99))]
     pairs = readings.estimate(f"{name}_pairs_longer_percent")
     fewer = readings.estimate(f"{name}_fewer_converters_percent")
     where = f"{rounds} rounds, beside {name}"
     yield at_least(f"{where}: less time for 20 % of the pairs", pairs, 20.0, "%")
     yield at_least(f"{where}: up to {_BETTER[rounds]:g} % less time", Estimate.of(gains), _BETTER[rounds], "%")
     yield at_least(f"{where}: {_FEWER[rounds]:g} % fewer converters", fewer, _FEWER[rounds], "%")
-
-
-def _gain(longer: float) -> float:
-    """How much less time the best chain takes, in percent of another's, which takes ``longer`` percent longer."""
-    return 100 * longer / (100 + longer)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.enforcement import Enforcement, watched
+from experiments.enforcement import watched
 from experiments.record import Download
 from experiments.scenarios.downloads import draw_panels, fetched, reading_of
 from experiments.scenarios.sweeps import RECEIVE_BUFFER
@@ -75,7 +75,11 @@ class ThrottleExperiment(Experiment):
                     commanded.append(pool.submit(_hold, testbed, self.rate, path))
 
             download = fetched(testbed, point, file, progress=progress)
-            moments = _moments(seen(), download) if seen else {}
+            enforcement = seen() if seen else None
+        moments = {}
+        if enforcement:
+            moments = {JOINED: enforcement.join_ack - download.started, HELD: enforcement.first_held - download.started}
+            moments |= {"enforcement_ms": enforcement.milliseconds}
         if commanded:
             moments = {HELD: commanded[0].result() - download.started}
         values = _values(download, testbed.topology, moments.get(HELD, 0.0))
@@ -124,14 +128,6 @@ class HeldDownload(ThrottleExperiment):
         titled = {f"{self.title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
         for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
             _mark(axes, next(iter(each)).values, self.moments)
-
-
-def _moments(enforcement: Enforcement, download: Download) -> dict[str, float]:
-    return {
-        JOINED: enforcement.join_ack - download.started,
-        HELD: enforcement.first_held - download.started,
-        "enforcement_ms": enforcement.milliseconds,
-    }
 
 
 def _values(download: Download, topology: Topology, after: float) -> dict[str, float]:

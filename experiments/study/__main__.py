@@ -134,7 +134,7 @@ def parser() -> Arguments:
 def _describe_run(parser: Arguments) -> None:
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
-    parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
+    parser.add_argument("name", type=lambda name: name if name == "all" else _known(name), metavar="NAME", help=about)
     about = "change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated"
     add_repeated(parser, "--set", "changes", "KEY=VALUE", about)
     about = "measure everything at each of these values, such as congestion=cubic,reno; may be repeated: see below"
@@ -167,10 +167,6 @@ def _known(name: str) -> str:
     if name not in EVERYTHING and not is_file(name):
         raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(EVERYTHING)}, or a file that ends in .py")
     return name
-
-
-def _runnable(name: str) -> str:
-    return name if name == "all" else _known(name)
 
 
 def _new_name(name: str) -> str:

@@ -90,12 +90,8 @@ def _checked(measure: Callable[[], Reading], pauses: Sequence[float], tolerance:
         reading = measure()
         if reading.fits(tolerance):
             return reading
-    raise _off(reading, tolerance)
-
-
-def _off(reading: Reading, tolerance: float) -> CommandError:
     allowed = f"{tolerance:.0%} or {WAKE_UPS_MS:g} ms" if reading.what == RTT else f"{tolerance:.0%}"
-    return CommandError(
+    raise CommandError(
         Exit.IN_USE,
         f"link {reading.link}: {reading.what} is {reading.measured:.2f}, described as {reading.nearest:.2f}:"
         f" off by {reading.off:.0%}, at most {allowed} is allowed (is the machine busy?)",

@@ -2,9 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
 from experiments.bench.converter.contenders import Route
 from experiments.bench.parts import BULK, BULK_MANY, CONNECTIONS, HAPROXY_HTTP, NATIVE, REQUESTS, TUNNEL, UPLOAD
@@ -63,19 +62,17 @@ def throughput(testbed: Testbed, point: Point, load: tuple[str, ...], route: Rou
     time.sleep(_PAUSE)
     for _ in range(_TRIES):
         try:
-            return _figure(point, cables.load(testbed, *load, *route, "--mptcp"))
+            told = cables.load(testbed, *load, *route, "--mptcp")
         except CommandError as failure:
             if point["by"] == NATIVE:
                 raise
             print(f"{name_of(point)}: failed: {failure}", file=sys.stderr)
+            continue
+        if told.get("errors"):
+            print(f"{name_of(point)}: {told['errors']} errors: {told['first_error']}", file=sys.stderr)
+        value = value_of(point["measure"])
+        return {value: told["bits_per_second"] / 1e6 if value == "mbps" else float(told[value])}
     return {}
-
-
-def _figure(point: Point, told: Mapping[str, Any]) -> dict[str, float]:
-    if told.get("errors"):
-        print(f"{name_of(point)}: {told['errors']} errors: {told['first_error']}", file=sys.stderr)
-    value = value_of(point["measure"])
-    return {value: told["bits_per_second"] / 1e6 if value == "mbps" else float(told[value])}
 
 
 def ratios_of(readings: Readings) -> Iterator[Metric]:
