@@ -97,12 +97,14 @@ class OverlayLeave(Experiment):
         testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
         steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
         bulk = native.load("bulk", "--to", _RELAY, "--bytes", str(size), "--verify")
+        # The origin, which runs there, shows the interfaces of the client's namespace.
+        came = Path(f"/proc/{testbed.client.pids()[0]}/net/dev")
         with (
             counted(testbed.client) as counts,
             offload_relay(testbed.gateway, _RELAY, _origin(testbed.topology), (_LINK, _NEAR), size // 2) as relay,
             testbed.client.start("bulk", bulk) as client,
         ):
-            samples, change = _watch(client, relay, steps, size // 4)
+            samples, change = _watch(client, relay, came, steps, size // 4)
             tcp = counts()
         values = told(samples, change) | {name: float(tcp[counter]) for name, counter in _COUNTERS.items()}
         series = {"throughput": [(at - change, rate) for at, rate in _rates(samples)]}
@@ -161,22 +163,20 @@ class Steps:
 
 
 def _watch(
-    client: Process, relay: Process, steps: Steps, rise_from: int
+    client: Process, relay: Process, came: Path, steps: Steps, rise_from: int
 ) -> tuple[list[tuple[float, int, float]], float]:
     """Moments with the bytes that came to the client and the seconds of the relay's process, and when it had left.
 
-    The delay rises from so many bytes on, and ends when the relay has left.
+    ``came`` is what counts the bytes. The delay rises from so many on, and ends when the relay has left.
     """
     samples: list[tuple[float, int, float]] = []
     change, clocks = 0.0, Clocks([relay.popen.pid])
-    # The origin, which runs there from the beginning on, shows the interfaces of the client's namespace.
-    counts = Path(f"/proc/{steps.testbed.client.pids()[0]}/net/dev")
     while client.popen.poll() is None:
         now = time.monotonic()
         if not change and '"paused"' in relay.output():
             change = now
             steps.end()
-        count, _ = bytes_passed(counts.read_text())[_LINK]
+        count, _ = bytes_passed(came.read_text())[_LINK]
         samples.append((now, count, clocks.seconds()))
         if not change and count - samples[0][1] >= rise_from:
             steps.rise(now)
