@@ -1,6 +1,6 @@
 """The command ``bench``: experiments whose points are contenders, told by their medians and ratios."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Allowed, add_measuring
 from experiments.study.catalogue import EVERYTHING
-from tributary.settings.cli import Arguments, Subcommands, program, run, show
+from tributary.settings.cli import Arguments, Subcommands, program, run, show, some_of
 from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def parser() -> Arguments:
     measure = commands.add("run", _run, "run one of them", _DESCRIPTION)
     measure.add_argument("name", choices=_ABOUT, metavar="NAME", help=", ".join(_ABOUT))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
-    measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
+    measure.add_argument("--only", type=some_of(MEASUREMENTS), default=(), metavar="NAME,...", help=only)
     peers = f"of converter, beside some peers: {', '.join(PEERS)}"
-    measure.add_argument("--peers", type=_names, default=(), metavar="NAME,...", help=peers)
+    measure.add_argument("--peers", type=some_of(PEERS), default=(), metavar="NAME,...", help=peers)
     add_measuring(measure, "the figures")
     measure.gather("allowed", Allowed)
     return made
@@ -97,24 +97,16 @@ def _run(
     from experiments.testbed.build import alone, take_down_orphans
     from experiments.testbed.native import measure_released
 
-    scenarios, changes = _OF.get(name, (f"bench-{name}",)), _changes(name, {"only": only, "peers": peers})
+    if (only or peers) and name != "converter":
+        raise CommandError(Exit.USAGE, f"{name}: --only and --peers: accepted with converter alone")
+    parts = {"only": only, "peers": peers}
+    changes = [f"{option}={','.join(names)}" for option, names in parts.items() if names]
     preflight.need_all("bench run")
     measure_released()
-    wanted = orders([EVERYTHING[each] for each in scenarios], changes, quick)
+    wanted = orders([EVERYTHING[each] for each in _OF.get(name, (f"bench-{name}",))], changes, quick)
     with alone(_TESTBED):
         take_down_orphans()
         _measure(name, wanted, results / "experiment", allowed, json)
-
-
-def _changes(name: str, given: Mapping[str, Sequence[str]]) -> list[str]:
-    """What --only and --peers come to; raises CommandError (exit 64) for a part that is not there."""
-    accepted = {"only": MEASUREMENTS, "peers": PEERS}
-    if any(given.values()) and name != "converter":
-        raise CommandError(Exit.USAGE, f"{name}: --only and --peers: accepted with converter alone")
-    for option, names in given.items():
-        if unknown := [name for name in names if name not in accepted[option]]:
-            raise CommandError(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
-    return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
 def _measure(name: str, wanted: "Sequence[Order]", results: Path, allowed: Allowed, as_json: bool) -> None:
@@ -136,11 +128,6 @@ def _measure(name: str, wanted: "Sequence[Order]", results: Path, allowed: Allow
     finally:
         if done:
             _show(name, metrics, [*absent], as_json)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """What stands between the commas of an argument."""
-    return tuple(filter(None, text.split(",")))
 
 
 def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str], json: bool) -> None:

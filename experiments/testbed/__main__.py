@@ -18,7 +18,7 @@ from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
-from tributary.settings.cli import Arguments, Subcommands, program, run
+from tributary.settings.cli import Arguments, Subcommands, program, run, some_of
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
@@ -49,7 +49,8 @@ def parser() -> Arguments:
     about = "Builds a testbed, checks its links, and leaves it standing."
     up = commands.add("up", _up, "build a testbed, check its links, leave it standing", about)
     add_profile_arguments(up)
-    up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
+    some, known = some_of(_APPLIANCE), ", ".join(_APPLIANCE)
+    up.add_argument("--with", dest="appliance", type=some, default=(), metavar="LIST", help=known)
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
     inside = commands.add("exec", _exec, "run a command in a node", "Runs a command in a node.")
@@ -65,13 +66,6 @@ def parser() -> Arguments:
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
     return made
-
-
-def _appliance(text: str) -> tuple[str, ...]:
-    wanted = tuple(text.split(","))
-    if not set(wanted) <= set(_APPLIANCE):
-        raise argparse.ArgumentTypeError(f"{text!r}: accepted: a list of {', '.join(_APPLIANCE)}")
-    return wanted
 
 
 def _up(

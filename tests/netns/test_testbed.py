@@ -178,7 +178,7 @@ def test_a_kept_testbed_is_no_orphan(name: str) -> None:
     [
         (["exec", "nowhere", "--", "ls"], Exit.USAGE, "node 'nowhere': accepted: client, link-wired"),
         (["exec", "client"], Exit.USAGE, "a command is missing"),
-        (["up", "--with", "apache"], Exit.USAGE, "accepted: a list of squid, converter, throttler"),
+        (["up", "--with", "apache"], Exit.USAGE, "apache: accepted: squid, converter, throttler"),
         (["up", "--name", "No!"], Exit.USAGE, "testbed name 'No!': accepted: 1 to 16 of a-z"),
         (["up", "--profile", "/nowhere.toml"], Exit.NO_INPUT, "/nowhere.toml: cannot be read"),
         (["sideways"], Exit.USAGE, "sideways"),

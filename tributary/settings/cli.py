@@ -4,7 +4,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
 from json import dumps
@@ -131,6 +131,18 @@ def whole_number(least: int, most: int, of: str = "") -> Callable[[str], int]:
         if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
             raise argparse.ArgumentTypeError(f"{text}: accepted: {number} from {least} to {most}")
         return int(text)
+
+    return read
+
+
+def some_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    """The ``type`` of an argument that is some of these names, with commas between them; its error says so."""
+
+    def read(text: str) -> tuple[str, ...]:
+        names = tuple(filter(None, text.split(",")))
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: accepted: {', '.join(known)}")
+        return names
 
     return read
 
