@@ -94,20 +94,14 @@ def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prom
 
 @contextmanager
 def _monitored(testbed: Testbed, port: int | None) -> Iterator[None]:
-    if port is None:
-        yield
-        return
-    start_prometheus(testbed)
-    with outside(port) as listener, activated(testbed, "proxy", listener, [_PROXY, _ASKED]):
-        print(f"Prometheus: http://127.0.0.1:{listener.getsockname()[1]}/alerts", flush=True)
-        yield
-
-
-def start_prometheus(testbed: Testbed) -> None:
-    """Have Prometheus, with the rules that the playbook installs, ask the gateway's programs every two seconds.
+    """If there is a port for it, Prometheus, with the rules that the playbook installs, asks the gateway's programs
+    every two seconds.
 
     Raises CommandError, exit 69 if it is not installed, 71 if it does not begin.
     """
+    if port is None:
+        yield
+        return
     if not (shutil.which("prometheus") and shutil.which(_PROXY)):
         raise CommandError(Exit.UNAVAILABLE, f"not found: prometheus, or {_PROXY}: apt install prometheus systemd")
     gateway = testbed.gateway
@@ -121,6 +115,9 @@ def start_prometheus(testbed: Testbed) -> None:
     where = (f"--storage.tsdb.path={gateway.directory / 'prometheus'}", f"--web.listen-address={_ASKED}")
     process = gateway.start("prometheus", ["prometheus", f"--config.file={file}", *where])
     process.wait_until(lambda: gateway.listens(_PROMETHEUS))
+    with outside(port) as listener, activated(testbed, "proxy", listener, [_PROXY, _ASKED]):
+        print(f"Prometheus: http://127.0.0.1:{listener.getsockname()[1]}/alerts", flush=True)
+        yield
 
 
 def download(testbed: Testbed, downloads: int) -> None:
