@@ -152,7 +152,7 @@ def whole_overlay(
 ) -> Ground[Running]:
     """An overlay with all its tables, whose first node is the ingress, and the last one the egress.
 
-    ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of _ROUNDS rounds;
+    ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of five rounds;
     ``by_port`` are ports of the server with another node as their egress. What the links do is seen by what is
     measured: they are not checked beforehand.
     """
