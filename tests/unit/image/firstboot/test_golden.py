@@ -1,5 +1,6 @@
 """What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or, of a card BASE-NAME,
-with what differs from those of BASE, in BASE-NAME.diff. Of several bases it is the one with the longest name.
+with what differs from those of BASE, in BASE-NAME.diff. Of several bases it is the one with the longest name. What
+several cards have alike is in the folder "same", at the path that it has in a system.
 
 To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -30,6 +32,7 @@ from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts, texts
 from throttler.policy import model
 from tributary.settings.files import load
 
+SAME = {f"/{path.relative_to(GOLDEN / 'same')}": path for path in (GOLDEN / "same").rglob("*") if path.is_file()}
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
 EVERY = pytest.mark.parametrize("name", CASES)
 NFT = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("nft") is None, reason="needs nft and root")
@@ -53,9 +56,14 @@ def written(name: str, path: str, folder: Path) -> Path | None:
     return target
 
 
+def is_same(action: Action) -> TypeGuard[WriteFile]:
+    return isinstance(action, WriteFile) and action.path in SAME and SAME[action.path].read_text() == action.text
+
+
 def text(name: str) -> list[str]:
     """All that a card comes to."""
-    return [line for action in planned(name) for line in lines(action, secrets=True)]
+    found = ([f"{each}: as in same"] if is_same(each) else lines(each, secrets=True) for each in planned(name))
+    return [line for each in found for line in each]
 
 
 def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
@@ -80,7 +88,8 @@ def test_the_plan_is_the_golden_one(name: str) -> None:
 
 
 def test_no_golden_file_is_without_its_card() -> None:
-    assert sorted(path.stem for path in GOLDEN.iterdir() if path.suffix != ".toml") == CASES
+    assert sorted(path.stem for path in GOLDEN.iterdir() if path.suffix in (".plan", ".diff")) == CASES
+    assert SAME.keys() == {action.path for name in CASES for action in planned(name) if is_same(action)}
 
 
 @EVERY
