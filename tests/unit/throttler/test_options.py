@@ -131,21 +131,11 @@ def test_what_linux_sends_is_read(block: str, options: list[Option]) -> None:
 
 
 @pytest.mark.parametrize(("wire", "option"), TABLE)
-def test_each_form_is_read_and_written(wire: str, option: Option) -> None:
-    data = octets(wire)
+def test_each_form_is_read_alone_and_among_others_and_written_and_malformed_when_cut(wire: str, option: Option) -> None:
+    data, timestamps = octets(wire), octets("080a0102030405060708")
     assert parse(data) == (option,)
+    assert parse(b"\x01\x01" + timestamps + data + b"\x01\x00" + b"\x1e") == (option,)
     assert emit(option) == data
-
-
-@pytest.mark.parametrize(("wire", "option"), TABLE)
-def test_what_stands_around_an_option_does_not_change_it(wire: str, option: Option) -> None:
-    timestamps = octets("080a0102030405060708")
-    assert parse(b"\x01\x01" + timestamps + octets(wire) + b"\x01\x00" + b"\x1e") == (option,)
-
-
-@pytest.mark.parametrize("wire", [wire for wire, _ in TABLE])
-def test_an_option_cut_at_any_byte_is_malformed(wire: str) -> None:
-    data = octets(wire)
     for length in range(1, len(data)):
         with pytest.raises(ParseError):
             parse(data[:length])
@@ -167,10 +157,8 @@ def test_an_option_with_any_other_length_is_a_value_or_malformed(wire: str) -> N
     "wire",
     [
         *("1e", "1e00", "1e01", "1e0201", "1e0401", "0800", "0801", "080a00", "0101 03"),
-        *("1e05010100", "1e041000", "1e0450ff", "1e0340", "1e0330"),
+        *("1e05010100", "1e041000", "1e0450ff", "1e0340", "1e087000" + "00" * 4),
         *("1e0d0101" + "00" * 9, "1e150101" + "00" * 17, "1e190101" + "00" * 21, "1e0d1000" + "00" * 9),
-        *("1e087000" + "00" * 4, "1e083001" + "00" * 4, "1e103101" + "00" * 12, "1e143001" + "00" * 16),
-        "1e1e3101" + "00" * 26,
     ],
 )
 def test_a_wrong_length_is_malformed(wire: str) -> None:

@@ -44,10 +44,6 @@ def test_the_gateways_side_of_a_subflow_is_the_one_that_sends_out_of_the_interfa
     assert str(going.subflow) == "10.0.1.1:3128 > 10.0.1.2:40001"
 
 
-def test_what_is_not_tcp_is_no_segment() -> None:
-    assert segment(bytes(ETHER / ARP()), Ether, 5, "wired", False) is None
-
-
 CLIENT = IP(src="10.0.1.2", dst="10.0.1.1")
 PLAIN = [
     bytes(ETHER / CLIENT / TCP(sport=40001, dport=3128, flags="S", options=[("MSS", 1460)])),
