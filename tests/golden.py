@@ -1,9 +1,18 @@
 """Golden files: what comes of known input, to be read. REMAKE_GOLDEN=1 makes them again, after a wanted change."""
 
 import os
+import re
+from collections.abc import Mapping
 from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
+
+
+def with_words(base: str, others: Mapping[str, str]) -> str:
+    """With other words wherever these stand, so that no differences from it say them; a place without them is one."""
+    for word, other in others.items():
+        base = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", other, base)
+    return base
 
 
 def differences(base: str, other: str) -> str:
