@@ -24,28 +24,25 @@ def samples(document: Overlay) -> dict[tuple[str, tuple[str, ...]], float]:
     return prometheus.samples(page(document), "tributary_overlay")
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "value"),
-    [
-        ("uptime_seconds", (), 12.5),
-        ("read", (), 1),
-        ("reading_age_seconds", (), 1.5),
-        ("computed_age_seconds", (), 2),
-        ("controllers", (), 1),
-        ("refused", (), 1),
-        ("nodes", (), 4),
-        ("nodes_up", (), 2),
-        ("node_up", ("a",), 1),
-        ("node_up", ("c",), 0),
-        ("node_up", ("d",), 0),
-        ("node_pressure_ratio", ("c",), 0.25),
-        ("node_delays", ("a",), 2),
-        ("hop_rtt_seconds", ("a", "b"), 0.012),
-        ("hop_chains", ("a", "b"), 2),
-    ],
-)
-def test_a_metric_has_its_value(name: str, labels: tuple[str, ...], value: float) -> None:
-    assert samples(read())[name, labels] == value
+def test_metrics_have_their_values() -> None:
+    values = {
+        ("uptime_seconds", ()): 12.5,
+        ("read", ()): 1,
+        ("reading_age_seconds", ()): 1.5,
+        ("computed_age_seconds", ()): 2,
+        ("controllers", ()): 1,
+        ("refused", ()): 1,
+        ("nodes", ()): 4,
+        ("nodes_up", ()): 2,
+        ("node_up", ("a",)): 1,
+        ("node_up", ("c",)): 0,
+        ("node_up", ("d",)): 0,
+        ("node_pressure_ratio", ("c",)): 0.25,
+        ("node_delays", ("a",)): 2,
+        ("hop_rtt_seconds", ("a", "b")): 0.012,
+        ("hop_chains", ("a", "b")): 2,
+    }
+    assert samples(read()).items() >= values.items()
 
 
 def test_without_a_controller_there_is_none() -> None:

@@ -15,47 +15,36 @@ def samples() -> dict[tuple[str, tuple[str, ...]], float]:
     return prometheus.samples(page(answer(), CARRIED.get), PREFIX)
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "value"),
-    [
-        ("uptime_seconds", (), 12.5),
-        ("link_up", ("dsl",), 0),
-        ("link_up", ("lte",), 1),
-        ("link_allowed", ("dsl",), 1),
-        ("link_standby", ("lte",), 0),
-        ("link_state_seconds", ("dsl",), 30),
-        ("link_rank", ("lte",), 2),
-        ("link_endpoints", ("dsl",), 0),
-        ("link_rtt_seconds", ("lte",), 0.0312),
-        ("link_mtu_bytes", ("lte",), 1480),
-        ("link_probes_total", ("lte",), 2),
-        ("link_unanswered_probes_total", ("lte",), 1),
-        ("link_cap_bytes", ("lte",), 50e9),
-        ("link_cap_used_bytes", ("lte",), 20e9),
-        ("link_shaped_bytes_per_second", ("download", "lte"), 2.5e6),
-        ("link_received_bytes_total", ("lte",), 1000),
-        ("link_sent_bytes_total", ("lte",), 200),
-        ("gateway_answers", (), 1),
-        ("gateway_first", (), 1),
-        ("tunnel_received_bytes_total", ("", "tb0"), 30),
-        ("tunnel_sent_bytes_total", ("lte", "tb2"), 4),
-    ],
-)
-def test_a_metric_has_its_value(name: str, labels: tuple[str, ...], value: float) -> None:
-    assert samples()[name, labels] == value
+def test_metrics_have_their_values() -> None:
+    values = {
+        ("uptime_seconds", ()): 12.5,
+        ("link_up", ("dsl",)): 0,
+        ("link_up", ("lte",)): 1,
+        ("link_allowed", ("dsl",)): 1,
+        ("link_standby", ("lte",)): 0,
+        ("link_state_seconds", ("dsl",)): 30,
+        ("link_rank", ("lte",)): 2,
+        ("link_endpoints", ("dsl",)): 0,
+        ("link_rtt_seconds", ("lte",)): 0.0312,
+        ("link_mtu_bytes", ("lte",)): 1480,
+        ("link_probes_total", ("lte",)): 2,
+        ("link_unanswered_probes_total", ("lte",)): 1,
+        ("link_cap_bytes", ("lte",)): 50e9,
+        ("link_cap_used_bytes", ("lte",)): 20e9,
+        ("link_shaped_bytes_per_second", ("download", "lte")): 2.5e6,
+        ("link_received_bytes_total", ("lte",)): 1000,
+        ("link_sent_bytes_total", ("lte",)): 200,
+        ("gateway_answers", ()): 1,
+        ("gateway_first", ()): 1,
+        ("tunnel_received_bytes_total", ("", "tb0")): 30,
+        ("tunnel_sent_bytes_total", ("lte", "tb2")): 4,
+    }
+    assert samples().items() >= values.items()
 
 
-@pytest.mark.parametrize(
-    ("name", "link"),
-    [
-        ("link_rtt_seconds", "dsl"),
-        ("link_cap_bytes", "dsl"),
-        ("link_shaped_bytes_per_second", "dsl"),
-        ("link_received_bytes_total", "dsl"),
-    ],
-)
-def test_what_is_not_known_of_a_link_has_no_value(name: str, link: str) -> None:
-    assert [labels for found, labels in samples() if found == name and link in labels] == []
+@pytest.mark.parametrize("what", ["rtt_seconds", "cap_bytes", "shaped_bytes_per_second", "received_bytes_total"])
+def test_what_is_not_known_of_a_link_has_no_value(what: str) -> None:
+    assert [labels for found, labels in samples() if found == f"link_{what}" and "dsl" in labels] == []
 
 
 @pytest.mark.parametrize(

@@ -24,27 +24,24 @@ def samples(page: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
     return prometheus.samples(page, "tributary_throttler")
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "value"),
-    [
-        ("info", ("kernel",), 1),
-        ("uptime_seconds", (), 12.3),
-        ("throttled_subflows", (), 1),
-        ("rule_active", ("lte-quota",), 0),
-        ("rule_matches_total", ("wired-slow",), 17),
-        ("rule_rate_bytes_per_second", ("wired-slow",), 625_000),
-        ("rule_quota_max_used_bytes", ("month", "lte-quota"), 3e9),
-        ("path_throttled_subflows", ("wired", "wired"), 1),
-        ("path_sent_bytes_total", ("wired",), 1000),
-        ("path_sent_bytes_total", ("",), 2000),
-        ("class_dropped_packets_total", ("download", "wired-slow"), 7),
-        ("class_backlog_bytes", ("download", "wired-slow"), 0),
-        ("capture_dropped_packets_total", ("wired",), 2),
-        ("events_total", ("joins established",), 1),
-    ],
-)
-def test_a_metric_has_its_value(name: str, labels: tuple[str, ...], value: float) -> None:
-    assert samples(Exporter().page(answer()))[name, labels] == value
+def test_metrics_have_their_values() -> None:
+    values = {
+        ("info", ("kernel",)): 1,
+        ("uptime_seconds", ()): 12.3,
+        ("throttled_subflows", ()): 1,
+        ("rule_active", ("lte-quota",)): 0,
+        ("rule_matches_total", ("wired-slow",)): 17,
+        ("rule_rate_bytes_per_second", ("wired-slow",)): 625_000,
+        ("rule_quota_max_used_bytes", ("month", "lte-quota")): 3e9,
+        ("path_throttled_subflows", ("wired", "wired")): 1,
+        ("path_sent_bytes_total", ("wired",)): 1000,
+        ("path_sent_bytes_total", ("",)): 2000,
+        ("class_dropped_packets_total", ("download", "wired-slow")): 7,
+        ("class_backlog_bytes", ("download", "wired-slow")): 0,
+        ("capture_dropped_packets_total", ("wired",)): 2,
+        ("events_total", ("joins established",)): 1,
+    }
+    assert samples(Exporter().page(answer())).items() >= values.items()
 
 
 def test_every_metric_has_help_and_no_label_names_a_client() -> None:
