@@ -118,12 +118,9 @@ def assigned(policy: Policy, *subflows: Subflow, given: EvaluationContext | None
     return [list(Matcher(policy).assignments(rule, session, each, now)) for each in subflows]
 
 
-def test_below_the_least_number_of_subflows_nothing_is_throttled() -> None:
-    assert throttled_by(policy_of(GOOD), subflow(1, "eth0")) == {}
-
-
-def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(policy: Policy) -> None:
+def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled_and_below_it_none(policy: Policy) -> None:
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
+    assert throttled_by(policy, session[0]) == {}
     assert throttled_by(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
     (one,), *_ = assigned(policy, *session)
     assert (one.subflow, one.interface, one.direction) == (session[0].name, "eth0", Direction.DOWNLOAD)

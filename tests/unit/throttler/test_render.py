@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.throttler.test_plan import assignment
 from throttler import dry_run
 from throttler.policy import model
-from throttler.policy.decide import Assignment, ClassRates, Owner
-from throttler.policy.values import Direction, SharedBy
+from throttler.policy.decide import ClassRates
+from throttler.policy.values import Direction
 from throttler.shaping import render
 from throttler.shaping.plan import ClassTable
 from throttler.shaping.render import Kernel, Leaf
 from throttler.shaping.topology import Link, Topology, topology
-from tributary.mptcp.four_tuple import FourTuple
 
 POLICIES = Path(__file__).parents[3] / "tc-policies"
 WIRED = Topology((Link(0, "wired", Direction.DOWNLOAD, None),))
@@ -21,12 +21,6 @@ def test_the_plan_of_each_policy_is_its_golden_file(file: Path) -> None:
     # After a wanted change: throttler plan tc-policies/X.toml > tc-policies/golden/X.txt
     golden = POLICIES / "golden" / f"{file.stem}.txt"
     assert dry_run.text(model.read(file)) == golden.read_text()
-
-
-def assignment(number: int, rate: int) -> Assignment:
-    subflow = FourTuple("192.0.2.1", 3128, "198.51.100.2", number)
-    owner = Owner("slow", SharedBy.SUBFLOW, str(subflow))
-    return Assignment(subflow, "wired", Direction.DOWNLOAD, owner, ClassRates(rate, rate, 3))
 
 
 @pytest.mark.parametrize(
@@ -40,15 +34,16 @@ def assignment(number: int, rate: int) -> Assignment:
     ],
 )
 def test_the_queue_fits_the_rate_and_the_frame(rate: int, frame: int, leaf: Leaf, text: str) -> None:
-    plan = ClassTable().step({7: [assignment(1, rate * 10**6)]}, 0)
+    rates = ClassRates(rate * 10**6, rate * 10**6, 3)
+    plan = ClassTable().step({7: [assignment(1, rates=rates)]}, 0)
     lines = render.before_elements(plan, WIRED, Kernel(leaf, {"wired": frame}))
     assert lines.splitlines()[1] == f"qdisc add dev wired parent 5452:1 {text}"
 
 
 def test_elements_of_a_step_go_in_one_line_a_map_and_leave_before_others_enter() -> None:
     table = ClassTable()
-    table.step({7: [assignment(1, 10**6), assignment(2, 10**6)]}, 0)
-    plan = table.step({7: [], 8: [assignment(3, 10**6), assignment(4, 10**6)]}, 0)
+    table.step({7: [assignment(1), assignment(2)]}, 0)
+    plan = table.step({7: [], 8: [assignment(3), assignment(4)]}, 0)
     assert [line.split()[:5] for line in render.elements(plan).splitlines()] == [
         ["delete", "element", "inet", "throttler", "download4"],
         ["delete", "element", "inet", "throttler", "classes"],

@@ -53,8 +53,12 @@ def test_a_session_without_subflows_goes() -> None:
     assert len(after(OPENED, SubflowClosed(3, 7, FIRST, Ended.FIN))) == 0
 
 
-def test_a_closed_session_goes_with_its_subflows() -> None:
-    assert len(after(OPENED, JOIN, SessionClosed(3, 7, Ended.FASTCLOSE))) == 0
+def test_a_closed_session_goes_with_its_subflows_of_which_the_number_is_kept() -> None:
+    """One that is told twice is one."""
+    sessions = after(OPENED, OPENED, JOIN, JOIN)
+    assert [sessions.subflows, len(sessions.known()), *(len(each.subflows) for each in sessions)] == [2, 2, 2]
+    sessions.apply(SessionClosed(3, 7, Ended.FASTCLOSE))
+    assert (len(sessions), sessions.subflows, sessions.known()) == (0, 0, {})
 
 
 def test_what_is_known_has_the_backup_flag_that_was_told_last() -> None:
@@ -62,10 +66,6 @@ def test_what_is_known_has_the_backup_flag_that_was_told_last() -> None:
     assert sessions.known() == {FIRST: (7, False), JOINED: (7, True)}
     sessions.apply(SubflowPriority(4, 7, JOINED, backup=False))
     assert sessions.known()[JOINED] == (7, False)
-
-
-def test_the_same_subflow_twice_is_one_subflow() -> None:
-    assert len(one_after(OPENED, JOIN, JOIN).subflows) == 2
 
 
 def test_a_subflow_of_another_session_takes_the_place_of_one_with_its_addresses_and_ports() -> None:
@@ -90,13 +90,6 @@ def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None
     )
     assert sessions.unexpected == {"unexpected SubflowClosed": 2, "unexpected SubflowPriority": 1}
     assert sessions.get(7) is not None
-
-
-def test_the_number_of_subflows_is_kept() -> None:
-    sessions = after(OPENED, OPENED)
-    assert sessions.subflows == len(sessions.known())
-    sessions.apply(SessionClosed(3, 7, Ended.FASTCLOSE))
-    assert (sessions.subflows, sessions.known()) == (0, {})
 
 
 def test_announced_addresses_are_kept_for_the_record_and_bounded() -> None:

