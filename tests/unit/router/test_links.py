@@ -6,15 +6,15 @@ import pytest
 from router import diagnosis
 from router.identifiers import MAIN, PROTOCOL
 from router.links.model import Link, Reason, links
-from tests.unit.router.house import DHCP, DSL, LTE, Plug, cut, house, settings
+from tests.unit.router.house import DHCP, DSL, LTE, SETTINGS, Plug, cut, house, settings
 from tributary.kernel.state import Interface, KernelState, Route
 
 
-def named(observed: KernelState, text: str | None = None) -> dict[str, Link]:
-    return {link.name: link for link in links(settings(text) if text else settings(), observed)}
+def named(observed: KernelState, text: str = SETTINGS) -> dict[str, Link]:
+    return {link.name: link for link in links(settings(text), observed)}
 
 
-def states(observed: KernelState, text: str | None = None) -> dict[str, str | None]:
+def states(observed: KernelState, text: str = SETTINGS) -> dict[str, str | None]:
     return {name: link.down for name, link in named(observed, text).items()}
 
 
@@ -147,10 +147,9 @@ def test_an_interface_whose_name_nft_cannot_quote_is_no_links(name: str) -> None
 
 def test_an_interface_is_found_by_its_alternative_names() -> None:
     """The rule names a stick by its MAC address's name, which is an altname there (ip-link(8))."""
-    wanted = settings('[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "enx001122334455"')
     stick = replace(LTE.interface, other_names=("enp1s0u1", "enx001122334455"))
-    found = {link.name: link for link in links(wanted, house(DSL, replace(LTE, interface=stick)))}
-    assert found["lte"].interface == stick and found["lte"].down is None
+    lte = named(house(DSL, replace(LTE, interface=stick)), SETTINGS.replace("usb*", "enx001122334455"))["lte"]
+    assert lte.interface == stick and lte.down is None
 
 
 LAN = Plug(Interface(9, "end0"), ("192.168.1.1/24",))
@@ -158,8 +157,7 @@ LAN = Plug(Interface(9, "end0"), ("192.168.1.1/24",))
 
 @pytest.mark.parametrize("gateway", ["192.168.1.1", "192.168.1.254"])
 def test_a_modem_that_gives_the_lans_own_network_is_one_finding_and_other_links_go_on(gateway: str) -> None:
-    wanted = settings('lan = "end0"\n[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"')
-    found = {link.name: link for link in links(wanted, house(replace(DSL, gateways=(gateway,)), LTE, LAN))}
+    found = named(house(replace(DSL, gateways=(gateway,)), LTE, LAN), f'lan = "end0"\n{SETTINGS}')
     assert found["dsl"].down is Reason.LAN_NETWORK and not found["dsl"].next_hops
     assert found["lte"].down is None
     (finding, *_) = diagnosis.of_link(diagnosis.LinkFacts("dsl", found["dsl"].down))

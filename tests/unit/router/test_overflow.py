@@ -111,18 +111,15 @@ def test_a_slow_server_fills_no_link_it_is_tried_once_and_then_ever_less() -> No
     assert 3 <= tried <= 6
 
 
-def test_a_trial_in_vain_does_not_put_one_off_when_much_more_is_carried() -> None:
+@pytest.mark.parametrize(("seen", "seconds", "rate", "waits"), [(5, 2, 30, set()), (50, 300, 20, {"lte"})])
+def test_a_trial_in_vain_puts_one_off_unless_much_more_is_carried(
+    seen: float, seconds: int, rate: float, waits: set[str]
+) -> None:
+    """What was seen lately is what a link can carry."""
     script = Script()
-    script.carry(2, dsl=5)
-    assert script.carry(5, dsl=5) == {"lte"}
-    assert script.carry(2, dsl=30) == set()
-
-
-def test_what_was_seen_lately_is_what_a_link_can_carry() -> None:
-    script = Script()
-    script.carry(2, dsl=50)
-    assert script.carry(5, dsl=50) == {"lte"}
-    assert script.carry(300, dsl=20) == {"lte"}
+    script.carry(2, dsl=seen)
+    assert script.carry(5, dsl=seen) == {"lte"}
+    assert script.carry(seconds, dsl=rate) == waits
 
 
 def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_needed(script: Script) -> None:

@@ -109,15 +109,12 @@ def test_the_only_link_keeps_its_default_route_so_that_the_login_page_can_be_rea
     assert [route for route in script.kernel.routes if route.table == 254 and route.metric == 2 and route.is_default]
 
 
-def test_a_link_without_ipv4_is_not_asked() -> None:
-    script = Script(FIRST)
-    script.now(Plug(DSL.interface, ("2001:db8:1::2/64",), ("2001:db8:1::1",)))
-    script.failed("dsl")
-    assert script.reconciler.portals.start_due(100.0) == []
-
-
-def test_it_can_be_switched_off() -> None:
-    script = Script(FIRST, more="probe.captive = false\n")
-    script.now(DSL)
+@pytest.mark.parametrize(
+    ("plug", "more"),
+    [(Plug(DSL.interface, ("2001:db8:1::2/64",), ("2001:db8:1::1",)), ""), (DSL, "probe.captive = false\n")],
+)
+def test_a_link_without_ipv4_is_not_asked_and_none_where_that_is_switched_off(plug: Plug, more: str) -> None:
+    script = Script(FIRST, more=more)
+    script.now(plug)
     script.failed("dsl")
     assert script.reconciler.portals.start_due(100.0) == []
