@@ -52,12 +52,8 @@ DELETED = bytes.fromhex(
 )
 
 
-def test_new_elements_are_told_by_their_4_tuples() -> None:
-    found = list(new_subflows(ADDED))
-    assert found == [FIRST, ("fd00::1", 3128, "fd00:0:0:2::2", 40002)]
-
-
-def test_removed_elements_are_no_new_ones() -> None:
+def test_new_elements_are_told_by_their_4_tuples_and_removed_ones_are_none() -> None:
+    assert list(new_subflows(ADDED)) == [FIRST, ("fd00::1", 3128, "fd00:0:0:2::2", 40002)]
     assert list(new_subflows(DELETED)) == []
 
 
@@ -142,14 +138,13 @@ def test_the_cut_is_found_between_two_samples() -> None:
     assert before_cut(fast_then_slow(6e6, 125e3, 3.33), 1e6) == pytest.approx(6e6 * 3.33, rel=1e-4)
 
 
-def test_a_quota_that_never_cuts_is_a_wrong_result() -> None:
-    with pytest.raises(CommandError, match="the rate did not fall"):
-        before_cut(fast_then_slow(6e6, 6e6, 3.33), 1e6)
-
-
-def test_a_quota_that_is_gone_before_the_second_sample_is_refused() -> None:
-    with pytest.raises(CommandError, match="too fast"):
-        before_cut(fast_then_slow(1e9, 125e3, 0.05), 1e6)
+@pytest.mark.parametrize(
+    ("samples", "wrong"),
+    [(fast_then_slow(6e6, 6e6, 3.33), "the rate did not fall"), (fast_then_slow(1e9, 125e3, 0.05), "too fast")],
+)
+def test_a_quota_that_never_cuts_or_before_the_second_sample_is_refused(samples: list[Sample], wrong: str) -> None:
+    with pytest.raises(CommandError, match=wrong):
+        before_cut(samples, 1e6)
 
 
 RULES = {
@@ -183,9 +178,6 @@ def test_before_and_after_are_moments_of_one_transfer() -> None:
     assert told["before_cpu_ms_per_gb"] == pytest.approx(400)
     assert told["after_cpu_ms_per_gb"] == pytest.approx(50)
     assert told["dip_ms"] == pytest.approx(200, abs=11)
-
-
-def test_without_a_gap_there_is_no_dip() -> None:
     assert offload.told(list(samples(before=1e9, after=1e9, gap=0)))["dip_ms"] == 0
 
 

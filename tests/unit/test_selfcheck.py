@@ -11,9 +11,9 @@ import pytest
 from experiments.probes.flood import PACKET
 from experiments.testbed.node import Node, Process
 from experiments.testbed.selfcheck import Reading, check_link
-from experiments.testbed.topology import Link, Profile, Topology
+from experiments.testbed.topology import Link
+from tests.unit.test_traces import link_of
 from tributary.settings.errors import CommandError
-from tributary.settings.files import check
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,6 @@ class _Receiver:
         between = 8 * PACKET / min(self.rate, self.flood["sent"] * (1 - self.loss))
         packets = min(self.flood["seconds"], 1000) // between
         return {"bits_per_second": 8 * PACKET / between if between < self.silence and packets > 20 else 0}
-
-
-def link_of(**table: object) -> Link:
-    return Topology.of(check({"links": {"slow": table}}, Profile, "p.toml")).links[0]
 
 
 def checked(described: Link, really: Link) -> dict[str, float]:

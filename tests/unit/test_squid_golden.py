@@ -63,11 +63,6 @@ def test_nft_takes_the_guard(name: str) -> None:
     subprocess.run(["nft", "--check", "--file", "-"], input=guard(name), text=True, check=True)
 
 
-def test_without_clients_nothing_but_loopback_listens() -> None:
-    listeners = [line for line in conf("loopback-only").splitlines() if "http_port " in line]
-    assert listeners == ["http_port 127.0.0.1:3128", "http_port [::1]:3128"]
-
-
 def test_at_the_port_for_counters_there_is_nothing_else_and_they_are_nowhere_else() -> None:
     lines = conf("counters").splitlines()
     assert [line for line in lines if "name=counters" in line] == ["http_port 127.0.0.1:3127 name=counters"]
