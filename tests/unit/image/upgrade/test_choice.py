@@ -31,22 +31,23 @@ def test_a_slot_that_gets_nowhere_gives_way_to_the_one_before() -> None:
     assert again.judge("A", "A", good=True) == Choice("A", None, frozenset("AB"))
 
 
-def test_a_slot_that_is_given_up_may_not_be_started() -> None:
-    started = initramfs(NEW.prefer("B", "A"))
-    assert started.judge("B", "B", good=False) == NEW
+TRIED = NEW.prefer("B", "A")
 
 
-def test_a_slot_whose_boot_partition_could_not_be_written_early_stays_all_the_same() -> None:
-    assert NEW.prefer("B", "A").judge("B", "B", good=True) == Choice("B", None, frozenset("AB"))
-
-
-def test_what_waits_for_its_trial_is_not_called_off_by_the_system_that_runs() -> None:
-    tried = NEW.prefer("B", "A")
-    assert tried.judge("A", "A", good=True) == tried
-
-
-def test_what_is_written_anew_before_its_trial_does_not_start_half() -> None:
-    assert NEW.prefer("B", "A").judge("B", "A", good=False) == NEW
+@pytest.mark.parametrize(
+    ("made", "then"),
+    [
+        pytest.param(initramfs(TRIED).judge("B", "B", good=False), NEW, id="a slot that is given up is not started"),
+        # Its boot partition could not be written early.
+        pytest.param(TRIED.judge("B", "B", good=True), Choice("B", None, frozenset("AB")), id="one that is good stays"),
+        pytest.param(TRIED.judge("A", "A", good=True), TRIED, id="the system that runs calls off no trial"),
+        pytest.param(TRIED.judge("B", "A", good=False), NEW, id="what is written anew is not started"),
+        pytest.param(TRIED.prefer("A", "A"), Choice("A", None, frozenset("AB")), id="what runs is preferred again"),
+        pytest.param(NEW.judge("A", "A", good=False), Choice("A", None, frozenset()), id="the last one keeps starting"),
+    ],
+)
+def test_what_becomes_of_a_choice(made: Choice, then: Choice) -> None:
+    assert made == then
 
 
 def test_the_way_back_is_a_trial_too() -> None:
@@ -54,14 +55,6 @@ def test_the_way_back_is_a_trial_too() -> None:
     back = upgraded.prefer("A", "B")
     assert (back.first, back.back) == ("A", "B")
     assert initramfs(back).judge("A", "A", good=True) == Choice("A", None, frozenset("AB"))
-
-
-def test_the_system_that_runs_can_be_preferred_again() -> None:
-    assert NEW.prefer("B", "A").prefer("A", "A") == Choice("A", None, frozenset("AB"))
-
-
-def test_the_last_slot_that_is_left_keeps_starting() -> None:
-    assert NEW.judge("A", "A", good=False) == Choice("A", None, frozenset())
 
 
 @pytest.mark.parametrize("choice", [NEW, Choice("B", None, frozenset("AB")), Choice("B", "A", frozenset())])
