@@ -168,18 +168,14 @@ def test_an_address_with_somebody_elses_endpoint_gets_none_of_ours_and_that_one_
     assert script.kernel.endpoints == foreign
 
 
-def test_an_endpoint_that_the_kernel_made_by_itself_gives_way() -> None:
-    implicit = {5: Endpoint(ip_address("192.168.1.2"), 0, Flags.IMPLICIT)}
-    operations = Script(house(DSL, endpoints=implicit)).step()
+def test_an_endpoint_that_the_kernel_made_by_itself_gives_way_and_one_for_another_address_stays() -> None:
+    made = (Endpoint(ip_address(each), 0, Flags.IMPLICIT) for each in ("192.168.1.2", "192.168.8.1"))
+    implicit = dict(enumerate(made, 5))
+    script = Script(house(DSL, endpoints=implicit))
+    operations = script.step()
     assert operations[0] == "ip mptcp endpoint delete id 5"
     assert operations[-1] == "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow"
-
-
-def test_an_endpoint_that_the_kernel_made_for_another_address_stays() -> None:
-    implicit = {5: Endpoint(ip_address("192.168.8.1"), 0, Flags.IMPLICIT)}
-    script = Script(house(DSL, endpoints=implicit))
-    script.step()
-    assert script.kernel.endpoints[5] == implicit[5]
+    assert script.kernel.endpoints[6] == implicit[6]
 
 
 def test_what_somebody_removes_is_made_anew(script: Script) -> None:
@@ -190,14 +186,9 @@ def test_what_somebody_removes_is_made_anew(script: Script) -> None:
     ]
 
 
-def test_what_a_killed_daemon_left_is_taken_over_as_it_is(both: Script) -> None:
-    heir = Script(both.kernel, memory=both.reconciler.record)
-    assert heir.step() == []
-
-
-def test_what_a_killed_daemon_left_and_nobody_wants_any_more_is_taken_away(both: Script) -> None:
-    heir = Script(both.kernel, '[wan.dsl]\ninterface = "eth0"', both.reconciler.record)
-    operations = heir.step()
+def test_what_a_killed_daemon_left_is_taken_over_as_it_is_or_away_if_nobody_wants_it_any_more(both: Script) -> None:
+    assert Script(both.kernel, memory=both.reconciler.record).step() == []
+    operations = Script(both.kernel, '[wan.dsl]\ninterface = "eth0"', both.reconciler.record).step()
     assert operations and all("8402" in each or "usb0" in each or "delete id" in each for each in operations)
 
 
@@ -258,16 +249,12 @@ def test_an_endpoint_is_made_anew_when_the_kernel_has_given_up_its_subflow(both:
     assert both.reconciler.record.endpoints[131] == ip_address("10.64.0.2")
 
 
-def test_a_subflow_that_ends_well_or_whose_endpoint_is_gone_is_not_mended(both: Script) -> None:
+def test_a_subflow_that_ends_well_or_whose_link_is_down_before_or_after_is_not_mended(both: Script) -> None:
     both.reconciler.on_subflow_closed(closed("10.64.0.2", Ended.CLOSED), 100.0)
-    both.now(cut(DSL), LTE)
-    both.reconciler.on_subflow_closed(closed("192.168.1.2", Ended.RESET), 100.0)
     assert both.reconciler.refresher.next_due is None
-
-
-def test_a_loss_is_forgotten_when_the_link_goes_down(both: Script) -> None:
     both.reconciler.on_subflow_closed(closed("192.168.1.2", Ended.TIMEOUT), 100.0)
     both.now(cut(DSL), LTE)
+    both.reconciler.on_subflow_closed(closed("192.168.1.2", Ended.RESET), 100.0)
     assert both.reconciler.refresher.next_due is None
 
 
