@@ -1,10 +1,12 @@
 """Readings that no machine gave, for the experiments' verdicts and plots."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Experiment
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Verdict
@@ -17,9 +19,21 @@ Rule = Callable[[Point], Mapping[str, float]]
 SERIES = {"wired": [(0.1, 90.0), (0.2, 95.0)]}
 
 
+@cache
+def profile(experiment: type[Experiment]) -> Profile:
+    return load(experiment.profile, Profile)
+
+
 def topology(experiment: type[Experiment]) -> Topology:
     """The links that ``experiment`` has unless told otherwise."""
-    return Topology.of(load(experiment.profile, Profile))
+    return Topology.of(profile(experiment))
+
+
+def ground_of(experiment: type[Experiment], point: Point) -> TestbedBlueprint:
+    """What is made of these for ``point``."""
+    blueprint = experiment().blueprint(profile(experiment), point)
+    assert isinstance(blueprint, TestbedBlueprint)
+    return blueprint
 
 
 def readings(experiment: type[Experiment], rule: Rule) -> Readings:

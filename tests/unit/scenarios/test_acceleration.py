@@ -10,9 +10,8 @@ from experiments.scenarios.acceleration_setup import AccelerationSetup
 from experiments.scenarios.acceleration_start import AccelerationStart
 from experiments.study.readings import Point, Readings
 from experiments.testbed.chain import By, split
-from experiments.testbed.topology import Link, Profile, Topology
-from tests.unit.scenarios.made_up import at, claims_test, drawn, readings, topology
-from tributary.settings.files import load
+from experiments.testbed.topology import Link, Topology
+from tests.unit.scenarios.made_up import at, claims_test, drawn, profile, readings, topology
 from tributary.settings.units import Duration
 
 LINK = topology(Acceleration).links[0]
@@ -117,7 +116,7 @@ def test_the_way_round_takes_as_long_as_its_sides() -> None:
     assert ways["25ms"].rtt == LINK.rtt == 0.1
     assert max(way.rtt for way in ways.values()) == 0.15
     for point in points:
-        ground = AccelerationOffPath().blueprint(load(AccelerationOffPath.profile, Profile), point)
+        ground = AccelerationOffPath().blueprint(profile(AccelerationOffPath), point)
         assert ground.as_json() == {"proxies": 1, "round_trip_ms": pytest.approx(1000 * ways[point["side"]].rtt)}
 
 

@@ -3,13 +3,9 @@
 import pytest
 
 from experiments.scenarios.grid import Grid
-from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point, name_of
-from experiments.testbed.topology import Profile, Topology
-from tests.unit.scenarios.made_up import at, but, claims_test, judged
-from tributary.settings.files import load
+from tests.unit.scenarios.made_up import at, but, claims_test, ground_of, judged, topology
 
-PROFILE = load(Grid.profile, Profile)
 HARD = {"links": "2", "rate": "50mbit", "rtt": "200ms", "loss": "1%"}
 
 
@@ -18,12 +14,6 @@ def good(point: Point) -> dict[str, float]:
     if point["by"] == "legacy":
         mbps = {"first": 48.0, "second": 5.0, "third": 19.0}[point["link"]]
     return {"seconds": 8.0, "mbps": mbps, "steady_mbps": mbps, "segments_sent_again": 0.0}
-
-
-def ground_of(point: Point) -> TestbedBlueprint:
-    blueprint = Grid().blueprint(PROFILE, point)
-    assert isinstance(blueprint, TestbedBlueprint)
-    return blueprint
 
 
 test_claims = claims_test(
@@ -67,7 +57,7 @@ def test_a_slow_pair_is_explained_by_a_larger_send_buffer_or_not(ample: float, b
 
 def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() -> None:
     point = HARD | {"settings": "kernel", "by": "native", "link": "first", "family": "ipv4"}
-    blueprint = ground_of(point)
+    blueprint = ground_of(Grid, point)
     second = blueprint.profile.links["second"]
     assert not blueprint.tuned
     assert (str(second.rate), str(second.delay), str(second.loss), second.queue) == ("50mbit", "100ms", "1%", 833)
@@ -75,7 +65,6 @@ def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() 
 
 
 def test_one_pair_is_tried_with_three_links() -> None:
-    points = [each for each in Grid().points(Topology.of(PROFILE)) if each["links"] == "3"]
+    points = [each for each in Grid().points(topology(Grid)) if each["links"] == "3"]
     assert {(point["rate"], point["rtt"], point["loss"]) for point in points} == {("50mbit", "200ms", "1%")}
-    blueprint = ground_of(points[0])
-    assert list(blueprint.profile.links) == ["first", "second", "third"]
+    assert list(ground_of(Grid, points[0]).profile.links) == ["first", "second", "third"]

@@ -16,10 +16,8 @@ from experiments.scenarios.handoff_scale import HandoffScale
 from experiments.scenarios.handoff_sizes import HandoffSizes, even_from
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point
-from experiments.testbed.topology import Profile
-from tests.unit.scenarios.made_up import at, by, claims_test, drawn, failed, judged, quoted, topology
+from tests.unit.scenarios.made_up import at, by, claims_test, drawn, failed, judged, profile, quoted, topology
 from tributary.settings.errors import CommandError
-from tributary.settings.files import load
 
 
 def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
@@ -121,9 +119,8 @@ def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
 
 @pytest.mark.parametrize("experiment", [HandoffSizes(), HandoffBackends(), HandoffScale(), HandoffFaults()])
 def test_what_it_stands_on_is_the_same_for_all_points(experiment: Experiment) -> None:
-    links = topology(type(experiment))
-    profile = load(experiment.profile, Profile)
-    first, *others = (experiment.blueprint(profile, point) for point in experiment.points(links))
+    kind = type(experiment)
+    first, *others = (experiment.blueprint(profile(kind), point) for point in experiment.points(topology(kind)))
     assert all(other == first for other in others)
 
 

@@ -3,29 +3,19 @@
 import pytest
 
 from experiments.scenarios.never_below import NeverBelow, drawn_cases
-from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.changes import orders
 from experiments.study.readings import Point
-from experiments.testbed.topology import Profile, Topology
-from tests.unit.scenarios.made_up import but, differing, drawn, failed, judged, quoted
+from tests.unit.scenarios.made_up import but, differing, drawn, failed, ground_of, judged, quoted, topology
 from tributary.settings.errors import CommandError
-from tributary.settings.files import load
 from tributary.settings.units import Share, Size
 
-PROFILE = load(NeverBelow.profile, Profile)
-POINTS = NeverBelow().points(Topology.of(PROFILE))
+POINTS = NeverBelow().points(topology(NeverBelow))
 
 
 def good(point: Point) -> dict[str, float]:
     alone = {"first": 40.0, "second": 10.0, "third": 5.0}
     together = sum([*alone.values()][: 1 + point["links"].count(";")])
     return {"seconds": 1.0, "mbps": alone[point["link"]] if point["by"] == "legacy" else together}
-
-
-def ground_of(point: Point) -> TestbedBlueprint:
-    blueprint = NeverBelow().blueprint(PROFILE, point)
-    assert isinstance(blueprint, TestbedBlueprint)
-    return blueprint
 
 
 def test_the_same_seed_draws_the_same_cases_and_another_one_others() -> None:
@@ -54,11 +44,11 @@ def test_the_links_of_a_point_are_those_of_its_case() -> None:
     cases = drawn_cases(NeverBelow().cases, NeverBelow().seed)
     for point in POINTS:
         if point["settings"] not in ("router", "steered"):
-            assert ground_of(point).profile.links == cases[int(point["case"])].links
+            assert ground_of(NeverBelow, point).profile.links == cases[int(point["case"])].links
 
 
 def test_only_what_is_steered_has_a_throttler() -> None:
-    assert {point["settings"] for point in POINTS if ground_of(point).steered} == {"steered"}
+    assert {point["settings"] for point in POINTS if ground_of(NeverBelow, point).steered} == {"steered"}
 
 
 def test_at_a_router_the_link_begins_that_brings_a_short_download_first() -> None:
@@ -66,7 +56,7 @@ def test_at_a_router_the_link_begins_that_brings_a_short_download_first() -> Non
     begun = [point for point in POINTS if point["settings"] == "router"]
     assert len(begun) == 60
     for point in begun:
-        links = ground_of(point).profile.links
+        links = ground_of(NeverBelow, point).profile.links
         assert sorted(map(repr, links.values())) == sorted(map(repr, cases[int(point["case"])].links.values()))
         # It is the first one, which has no endpoint to join from.
         assert point["link"] == next(iter(links))
@@ -79,9 +69,11 @@ def test_at_a_router_the_link_begins_that_brings_a_short_download_first() -> Non
 
 def test_settings_are_the_kernels_own_the_appliances_or_the_routers_with_another_low_mark() -> None:
     point = POINTS[0]
-    router, marked = (ground_of({**point, "settings": each}) for each in ("router", "4096"))
+    router, marked = (ground_of(NeverBelow, {**point, "settings": each}) for each in ("router", "4096"))
     assert list(router.profile.links.values()) == list(marked.profile.links.values())
-    made = {each: ground_of({**point, "settings": each}) for each in ("kernel", "unmarked", "appliance", "4096")}
+    made = {
+        each: ground_of(NeverBelow, {**point, "settings": each}) for each in ("kernel", "unmarked", "appliance", "4096")
+    }
     assert [each for each, blueprint in made.items() if not blueprint.tuned] == ["kernel"]
     assert {each: dict(blueprint.sysctls) for each, blueprint in made.items() if blueprint.sysctls} == {
         "unmarked": {"net.ipv4.tcp_notsent_lowat": "4294967295"},

@@ -1,18 +1,14 @@
 """The loads and troubles that are drawn by lot, and which link is in trouble."""
 
-from experiments.scenarios.never_below import NeverBelow, drawn_cases
+from experiments.scenarios.never_below import drawn_cases
 from experiments.scenarios.never_below_loads import NeverBelowLoads
-from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point
-from experiments.testbed.topology import Profile, Topology
-from tests.unit.scenarios.made_up import but, drawn, failed, judged, quoted
+from tests.unit.scenarios.made_up import but, drawn, failed, ground_of, judged, quoted, topology
 from tests.unit.scenarios.test_never_below import good
-from tributary.settings.files import load
 from tributary.settings.units import Size
 
-PROFILE = load(NeverBelow.profile, Profile)
 CASES = NeverBelowLoads().drawn()
-POINTS = NeverBelowLoads().points(Topology.of(PROFILE))
+POINTS = NeverBelowLoads().points(topology(NeverBelowLoads))
 
 
 def test_every_load_and_every_trouble_is_drawn() -> None:
@@ -49,8 +45,8 @@ def test_points_say_what_their_case_is_and_begin_on_the_quickest_link_at_a_route
     for point in POINTS:
         case = CASES[int(point["case"])]
         assert (point["load"], point["trouble"]) == (case.load["load"], case.load["trouble"])
-        blueprint = NeverBelowLoads().blueprint(PROFILE, point)
-        assert isinstance(blueprint, TestbedBlueprint) and not blueprint.steered
+        blueprint = ground_of(NeverBelowLoads, point)
+        assert not blueprint.steered
         assert sorted(map(repr, blueprint.profile.links.values())) == sorted(map(repr, case.links.values()))
 
 
