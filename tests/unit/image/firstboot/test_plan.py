@@ -14,7 +14,7 @@ from image.firstboot.first_start import PLACE
 from image.firstboot.settings import Role
 from tests.refusals import command_error
 from tests.unit.image.firstboot.cards import ACCESS_POINT, HOME, LOGIN, MODEM
-from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, planned, texts
+from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, files_of, planned, texts
 from tributary.settings.errors import Exit
 
 GATEWAY = facts()
@@ -155,6 +155,12 @@ def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> Non
     assert unit.reads == ("/etc/ppp/peers/tributary.my-dsl",)
     assert set(started([unit], frozenset()).values()) == {"start"}
     assert set(started([unit], set(unit.reads)).values()) == {"restart"}
+
+
+def test_what_two_lines_by_pppoe_have_alike_is_written_once() -> None:
+    text = HOME.replace("wlan0", "end1").replace("enx*", "end2") + LOGIN + LOGIN.replace("dsl", "lte")
+    paths = [each.path for each in files_of(text)]
+    assert len(paths) == len(set(paths)) and {f"/etc/ppp/peers/tributary.{name}" for name in ("dsl", "lte")} < {*paths}
 
 
 def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
