@@ -61,9 +61,9 @@ def test_links_that_are_dialled_have_their_servers_asked_for_no_more_than_others
         ("dnsovertls", ["no"]),
         ("dns", ["$DNS1", "$DNS2"]),
     ]
-    modem = files[CONNECTION]
-    assert modem.count("\ndns-search=~gateway.example.net;~debian.pool.ntp.org;\n") == 2, "IPv4 and IPv6"
-    assert "\ndns-over-tls=0\n" in modem
+    connection, _, modem = files[CONNECTION].partition("\n[gsm]\n")
+    search = "method=auto\nroute-metric=1040\ndns-search=~gateway.example.net;~debian.pool.ntp.org;\n"
+    assert modem.endswith(f"\n[ipv4]\n{search}\n[ipv6]\n{search}") and "\ndns-over-tls=0\n" in connection
 
 
 def test_links_that_are_dialled_are_asked_for_everything_where_the_card_says_so() -> None:
