@@ -4,20 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-    SubflowPriority,
-)
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
-
-ANNOUNCED = 8
-"""Addresses that a client may announce in one session; the kernel's path manager has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +22,11 @@ class Subflow:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session with at least one subflow, named by the listener's token; ``announced`` is address id and address."""
+    """A session with at least one subflow, named by the listener's token."""
 
     token: int
     since: int
     subflows: tuple[Subflow, ...]
-    announced: tuple[tuple[int, str], ...] = ()
 
     @property
     def active(self) -> int:
@@ -97,10 +84,6 @@ class Sessions:
                 session = self._sessions.pop(event.token, None)
                 for subflow in session.subflows if session else ():
                     del self._known[subflow.name]
-            case AddressAnnounced():
-                self._announce(event.token, (event.address_id, event.address))
-            case AddressRemoved():
-                self._announce(event.token, None, event.address_id)
         return about
 
     def _establish(self, event: SubflowEstablished) -> int:
@@ -135,14 +118,6 @@ class Sessions:
             self._sessions[event.token] = replace(session, subflows=rest)
         else:
             del self._sessions[event.token]
-
-    def _announce(self, token: int, new: tuple[int, str] | None, removed: int | None = None) -> None:
-        session = self._sessions.get(token)
-        if session is None:
-            return
-        gone = new[0] if new else removed
-        rest = tuple(known for known in session.announced if known[0] != gone)
-        self._sessions[token] = replace(session, announced=(*rest, *((new,) if new else ()))[-ANNOUNCED:])
 
     def _with_subflow(self, event: SubflowPriority | SubflowClosed) -> Session | None:
         session = self.with_subflow(event.subflow)

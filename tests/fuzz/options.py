@@ -15,7 +15,7 @@ from pathlib import Path
 from throttler.sources.limits import Limits
 from throttler.sources.tracker import Tracker
 from tributary.wire import options as mptcp
-from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.keys import join_hmac, token
 from tributary.wire.segments import Flags, Segment
 
 _LONGEST = 40
@@ -27,11 +27,10 @@ _SYN, _ACK, _FIN, _RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
 _TOKEN = token(LISTENER_KEY)
 _HMAC_A = join_hmac(CLIENT_KEY, LISTENER_KEY, CLIENT_NONCE, LISTENER_NONCE)
 _HMAC_B = join_hmac(LISTENER_KEY, CLIENT_KEY, LISTENER_NONCE, CLIENT_NONCE)[: mptcp.HMAC_IN_SYN_ACK]
-_ADDRESS_HMAC = address_hmac(CLIENT_KEY, LISTENER_KEY, 4, bytes([10, 0, 3, 2]), 3128)
 _TIMESTAMPS = bytes.fromhex("0101080a323b3e6c62d43e89")
 _LIMITS = (
     Limits(),
-    Limits(half_open=8, half_open_of_client=4, sessions=2, subflows=5, subflows_of_client=3, addresses_of_session=2),
+    Limits(half_open=8, half_open_of_client=4, sessions=2, subflows=5, subflows_of_client=3),
 )
 
 # A session's life: flags, whether it goes out, the client's port, and an option. A port is the subflow's name.
@@ -45,7 +44,7 @@ SCRIPT: tuple[tuple[Flags, bool, int, mptcp.Option], ...] = (
     (_ACK, False, 2, mptcp.MpJoinAck(_HMAC_A)),
     (_ACK, False, 2, mptcp.MpPrio(True)),
     (_ACK, True, 2, mptcp.Unparsed(mptcp.Subtype.DSS, 0, bytes(9))),
-    (_ACK, False, 1, mptcp.AddAddr(False, 4, "10.0.3.2", 3128, _ADDRESS_HMAC)),
+    (_ACK, False, 1, mptcp.AddAddr(False, 4, "10.0.3.2", 3128, bytes(8))),
     (_ACK, False, 1, mptcp.AddAddr(False, 5, "fd00::2", None, bytes(8))),
     (_ACK, True, 1, mptcp.AddAddr(True, 5, "fd00::2")),
     (_ACK, False, 1, mptcp.RemoveAddr((3, 4))),

@@ -19,7 +19,6 @@ from throttler.service.query import found as sessions_found
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     NOT_STEERED,
-    AnnouncedAddress,
     CaptureStatus,
     ClassStatus,
     FoundSessions,
@@ -188,9 +187,6 @@ class Report:
             token=f"{session.token:08x}",
             age_s=self._age(session.since),
             active_subflows=session.active,
-            announced=tuple(
-                AnnouncedAddress(number, shortened(address, self._privacy)) for number, address in session.announced
-            ),
             subflows=tuple(self._subflow(each, decisions.get(each.name), classes) for each in session.subflows),
         )
 

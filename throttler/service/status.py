@@ -106,21 +106,12 @@ class SubflowStatus:
 
 
 @dataclass(frozen=True)
-class AnnouncedAddress:
-    """An address that the client has announced (RFC 8684 section 3.4.1)."""
-
-    address_id: int
-    address: str
-
-
-@dataclass(frozen=True)
 class SessionStatus:
     """A session by its token, eight hexadecimal digits."""
 
     token: str
     age_s: float
     active_subflows: int
-    announced: tuple[AnnouncedAddress, ...]
     subflows: tuple[SubflowStatus, ...]
 
 

@@ -7,16 +7,7 @@ from hmac import compare_digest
 
 from throttler.sources.fair_lru import FairLru
 from throttler.sources.limits import Count, Limits
-from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-    SubflowPriority,
-)
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire import options as mptcp
 from tributary.wire.keys import Keys, token
@@ -25,15 +16,11 @@ from tributary.wire.segments import Segment, client_of
 
 @dataclass(slots=True)
 class TrackedSession:
-    """``client`` owns all its entries. ``keys`` is None if it is older than the throttler.
-
-    ``addresses`` maps the client's address ids to address and port, None if not announced.
-    """
+    """``client`` owns all its entries. ``keys`` is None if it is older than the throttler."""
 
     client: Hashable
     keys: Keys | None
     subflows: set[FourTuple] = field(default_factory=set)
-    addresses: dict[int, tuple[str, int | None] | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -47,7 +34,7 @@ class TrackedSubflow:
 
 
 class Established:
-    """Sessions, subflows, and the addresses that clients announced; iterators must be iterated to the end."""
+    """Sessions and subflows; iterators must be iterated to the end."""
 
     def __init__(self, limits: Limits, counts: Counter[Count]) -> None:
         self._limits, self._counts = limits, counts
@@ -78,45 +65,8 @@ class Established:
                 return
             if isinstance(option, mptcp.MpFastclose):
                 yield from self._fastclose(subflow.token, segment.time, segment.outgoing, option.receiver_key)
-            elif not segment.outgoing:
-                yield from self._signal(segment, name, subflow.token, option)
-
-    def _signal(self, segment: Segment, name: FourTuple, of: int, option: mptcp.Option) -> Iterator[Event]:
-        """Handle an option that only the client may send."""
-        session = self.sessions.get(of)
-        if session is None:
-            return
-        if isinstance(option, mptcp.MpPrio):
-            yield SubflowPriority(segment.time, of, name, option.backup)
-        elif isinstance(option, mptcp.AddAddr) and not option.echo:
-            yield from self._announced(segment.time, of, session, option)
-        elif isinstance(option, mptcp.RemoveAddr):
-            yield from self._removed(segment.time, of, session, option)
-
-    def _announced(self, now: int, name: int, session: TrackedSession, option: mptcp.AddAddr) -> Iterator[Event]:
-        if session.keys is not None and not session.keys.prove_address(option):
-            self._counts[Count.WRONG_HMAC] += 1
-            return
-        known = session.addresses.get(option.address_id)
-        if known == (option.address, option.port):
-            # Sent again, since no echo came.
-            return
-        if option.address_id not in session.addresses and (len(session.addresses) >= self._limits.addresses_of_session):
-            self._counts[Count.ADDRESSES_REFUSED] += 1
-            return
-        session.addresses[option.address_id] = option.address, option.port
-        self._counts[Count.ANNOUNCED] += 1
-        yield AddressAnnounced(now, name, option.address_id, option.address, option.port)
-
-    def _removed(self, now: int, name: int, session: TrackedSession, option: mptcp.RemoveAddr) -> Iterator[Event]:
-        for address_id in option.address_ids:
-            if address_id in session.addresses:
-                del session.addresses[address_id]
-                self._counts[Count.REMOVED] += 1
-                yield AddressRemoved(now, name, address_id)
-            else:
-                # RFC 8684 section 3.4.2: silently ignored.
-                self._counts[Count.UNKNOWN_ADDRESS] += 1
+            elif isinstance(option, mptcp.MpPrio) and not segment.outgoing:
+                yield SubflowPriority(segment.time, subflow.token, name, option.backup)
 
     def add_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
         """Add a session with its first subflow; a known session without keys gets them."""
@@ -150,8 +100,6 @@ class Established:
         if evicted is not None:
             self._counts[Count.SUBFLOWS_EVICTED] += 1
             yield self._remove(*evicted, event.time, Ended.EVICTED)
-        if len(session.addresses) < self._limits.addresses_of_session:
-            session.addresses.setdefault(event.address_id, None)
         yield event
 
     def _is_known(self, event: SubflowEstablished) -> bool:

@@ -12,14 +12,11 @@ class Count(StrEnum):
     SESSIONS = "sessions established"
     JOINS = "joins established"
     UNPROVEN = "joins not proven: session older than the throttler"
-    ANNOUNCED = "addresses announced"
-    REMOVED = "addresses removed"
     TIMED_OUT = "subflows closed by one side only, and timed out"
     SILENT = "throttled subflows silent for too long"
     MALFORMED = "malformed TCP options"
     FALLBACK = "fallbacks to plain TCP"
     UNKNOWN_TOKEN = "joins with an unknown token"
-    UNKNOWN_ADDRESS = "removals of an unknown address"
     WRONG_KEY = "wrong keys"
     WRONG_HMAC = "wrong HMACs"
     UNANSWERED = "third ACKs without a SYN/ACK"
@@ -28,7 +25,6 @@ class Count(StrEnum):
     HALF_OPEN_EXPIRED = "half-open handshakes expired"
     SESSIONS_EVICTED = "sessions evicted"
     SUBFLOWS_EVICTED = "subflows evicted"
-    ADDRESSES_REFUSED = "addresses beyond a session's share"
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,6 @@ class Limits:
     sessions_of_client: int = 8192
     subflows: int = 131_072
     subflows_of_client: int = 16_384
-    # Those announced, and those joined from; Linux has 8 endpoints.
-    addresses_of_session: int = 16
     # A SYN/ACK is sent again after 1, 3, 7, 15 and 31 seconds; then Linux gives up.
     half_open_time: int = 60 * SECOND
     # A session outlives its last subflow: break before make (RFC 8684 section 3.6).

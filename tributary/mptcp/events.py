@@ -65,24 +65,4 @@ class SessionClosed:
     reason: Ended
 
 
-@dataclass(frozen=True)
-class AddressAnnounced:
-    """The client offers another address to join (RFC 8684 section 3.4.1); informational."""
-
-    time: int
-    token: int
-    address_id: int
-    address: str
-    port: int | None = None
-
-
-@dataclass(frozen=True)
-class AddressRemoved:
-    """The client withdraws an address (RFC 8684 section 3.4.2); informational."""
-
-    time: int
-    token: int
-    address_id: int
-
-
-Event = SubflowEstablished | SubflowPriority | SubflowClosed | SessionClosed | AddressAnnounced | AddressRemoved
+Event = SubflowEstablished | SubflowPriority | SubflowClosed | SessionClosed

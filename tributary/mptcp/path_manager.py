@@ -17,16 +17,7 @@ from itertools import islice
 
 from tributary.kernel.mptcp_pm import family_number
 from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
-from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-    SubflowPriority,
-)
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
 
@@ -44,8 +35,6 @@ class Kind(IntEnum):
     CREATED = 1
     ESTABLISHED = 2
     CLOSED = 3
-    ANNOUNCED = 6
-    REMOVED = 7
     SUB_ESTABLISHED = 10
     SUB_CLOSED = 11
     SUB_PRIORITY = 13
@@ -136,11 +125,6 @@ def _event(kind: int, found: Mapping[int, bytes], now: int, interface_of: Interf
             return SubflowPriority(now, name, _subflow(found), _number(found, Attribute.BACKUP) != 0)
         case Kind.CLOSED:
             return SessionClosed(now, name, Ended.CLOSED)
-        case Kind.ANNOUNCED:
-            port = int(struct.unpack("!H", found[Attribute.DPORT])[0]) if Attribute.DPORT in found else None
-            return AddressAnnounced(now, name, _number(found, Attribute.REM_ID), _address(found, *_REMOTE), port)
-        case Kind.REMOVED:
-            return AddressRemoved(now, name, _number(found, Attribute.REM_ID))
         case _:
             return None
 

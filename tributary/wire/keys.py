@@ -2,18 +2,9 @@
 
 import hashlib
 import hmac
-import socket
 from dataclasses import dataclass
 
-from tributary.wire.options import (
-    HMAC_IN_ACK,
-    HMAC_IN_ADD_ADDR,
-    HMAC_IN_SYN_ACK,
-    AddAddr,
-    MpJoinAck,
-    MpJoinSyn,
-    MpJoinSynAck,
-)
+from tributary.wire.options import HMAC_IN_ACK, HMAC_IN_SYN_ACK, MpJoinAck, MpJoinSyn, MpJoinSynAck
 
 
 def token(key: bytes) -> int:
@@ -27,12 +18,6 @@ def join_hmac(own_key: bytes, peer_key: bytes, own_nonce: bytes, peer_nonce: byt
     A SYN/ACK carries the first 8 of them.
     """
     return hmac.digest(own_key + peer_key, own_nonce + peer_nonce, "sha256")[:HMAC_IN_ACK]
-
-
-def address_hmac(own_key: bytes, peer_key: bytes, address_id: int, address: bytes, port: int | None) -> bytes:
-    """The 8 bytes by which a side proves that an announced address is its own (RFC 8684 section 3.4.1)."""
-    message = bytes([address_id]) + address + (port or 0).to_bytes(2)
-    return hmac.digest(own_key + peer_key, message, "sha256")[-HMAC_IN_ADD_ADDR:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +35,3 @@ class Keys:
     def prove_client(self, join: MpJoinSyn, listener_nonce: bytes, ack: MpJoinAck) -> bool:
         """Whether the client does: RFC 8684 section 3.2, HMAC-A, its leftmost 160 bits."""
         return hmac.compare_digest(join_hmac(self.client, self.listener, join.sender_nonce, listener_nonce), ack.hmac)
-
-    def prove_address(self, option: AddAddr) -> bool:
-        """Whether the client announced the address: RFC 8684 section 3.4.1, its HMAC's rightmost 64 bits."""
-        family = socket.AF_INET6 if ":" in option.address else socket.AF_INET
-        address = socket.inet_pton(family, option.address)
-        proof = address_hmac(self.client, self.listener, option.address_id, address, option.port)
-        return hmac.compare_digest(proof, option.hmac or b"")

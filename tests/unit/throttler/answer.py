@@ -41,9 +41,7 @@ _ANSWER = {
     "rules": [_RULE, _QUOTA],
     "paths": [{"name": "wired", "interface": "wired", "present": True, "subflows": 1, "throttled": 1}],
     "classes": [_CLASS],
-    "sessions": [
-        {"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "announced": [], "subflows": [_HELD, _FREE]}
-    ],
+    "sessions": [{"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "subflows": [_HELD, _FREE]}],
     "counters": {"joins established": 1, "elements added": 3},
     "capture": {"wired": {"passed": 10, "dropped": 2, "unreadable": 1}},
     "steering": {"mode": "on", "sessions": 1, "learned": 2, "decisions": {"trials": 3}},

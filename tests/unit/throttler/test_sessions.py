@@ -1,7 +1,5 @@
 from throttler.sessions import Session, Sessions
 from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
     Ended,
     Event,
     SessionClosed,
@@ -92,7 +90,3 @@ def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None
     assert sessions.get(7) is not None
 
 
-def test_announced_addresses_are_kept_for_the_record_and_bounded() -> None:
-    announced = (AddressAnnounced(3, 7, number, f"10.0.{number}.2") for number in range(10))
-    session = one_after(OPENED, *announced, AddressRemoved(4, 7, 9))
-    assert session.announced == tuple((number, f"10.0.{number}.2") for number in range(2, 9))

@@ -1,4 +1,4 @@
-"""Addresses, sessions that were there before, and floods, as scripts like those of test_tracker."""
+"""Sessions that were there before, and floods, as scripts like those of test_tracker."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,8 +25,6 @@ from tests.unit.throttler.test_tracker import (
 from throttler.sources.fair_lru import FairLru
 from throttler.sources.limits import Count, Limits
 from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
     Ended,
     Event,
     SessionClosed,
@@ -34,74 +32,13 @@ from tributary.mptcp.events import (
     SubflowEstablished,
 )
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.keys import join_hmac, token
 from tributary.wire.options import AddAddr, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
 
 
 @pytest.fixture
 def script() -> Script:
     return Script()
-
-
-# Addresses: RFC 8684 sections 3.4.1 and 3.4.2
-
-ADDRESS = bytes([10, 0, 3, 2])
-
-
-def announced(address_id: int = 7, port: int | None = None, proof: bytes | None = None) -> AddAddr:
-    right = address_hmac(CLIENT_KEY, LISTENER_KEY, address_id, ADDRESS, port)
-    return AddAddr(False, address_id, "10.0.3.2", port, right if proof is None else proof)
-
-
-def test_address_hmac_is_that_of_a_captured_session() -> None:
-    proof = address_hmac(LISTENER_KEY, CLIENT_KEY, 1, bytes([10, 0, 2, 1]), None)
-    assert proof == bytes.fromhex("459f61c9f2757d92")
-
-
-@pytest.mark.parametrize("port", [None, 3129])
-def test_an_address_of_the_client_is_announced_once_and_removed_once(script: Script, port: int | None) -> None:
-    script.open()
-    assert script.client(ACK, announced(port=port)) == [AddressAnnounced(script.now, TOKEN, 7, "10.0.3.2", port)]
-    assert script.client(ACK, announced(port=port)) == []
-    assert script.client(ACK, RemoveAddr((7, 9))) == [AddressRemoved(script.now, TOKEN, 7)]
-    assert script.client(ACK, RemoveAddr((7,))) == []
-    assert script.count(Count.UNKNOWN_ADDRESS) == 2
-
-
-def test_the_address_that_a_subflow_came_from_can_be_removed(script: Script) -> None:
-    script.open()
-    script.join()
-    assert script.client(ACK, RemoveAddr((3, 0))) == [
-        AddressRemoved(script.now, TOKEN, 3),
-        AddressRemoved(script.now, TOKEN, 0),
-    ]
-
-
-def test_an_echo_and_the_listeners_own_address_are_not_announced(script: Script) -> None:
-    script.open()
-    assert script.client(ACK, AddAddr(True, 1, "10.0.2.1")) == []
-    assert script.listener(ACK, announced()) == []
-    assert script.listener(ACK, RemoveAddr((0,))) == []
-
-
-@pytest.mark.parametrize("proof", [bytes(8), b""])
-def test_an_address_with_a_wrong_hmac_is_ignored(script: Script, proof: bytes) -> None:
-    script.open()
-    option = announced(proof=proof) if proof else replace(announced(), address_id=8)
-    assert script.client(ACK, option) == []
-    assert script.count(Count.WRONG_HMAC) == 1
-
-
-def test_an_address_on_a_subflow_that_is_not_known_is_ignored(script: Script) -> None:
-    assert script.client(ACK, announced(), RemoveAddr((7,))) == []
-
-
-def test_a_session_has_so_many_addresses_and_no_more() -> None:
-    script = Script(Limits(addresses_of_session=3))
-    script.open()
-    assert [len(script.client(ACK, announced(address_id))) for address_id in range(1, 5)] == [1, 1, 0, 0]
-    assert script.count(Count.ADDRESSES_REFUSED) == 2
-    assert len(script.client(ACK, announced(1, port=5))) == 1
 
 
 # Sessions that are older than the throttler
@@ -145,8 +82,9 @@ def test_a_fast_close_of_the_listener_ends_an_adopted_session(adopted: Script) -
     assert events == [SessionClosed(adopted.now, TOKEN, Ended.FASTCLOSE)]
 
 
-def test_an_address_of_an_adopted_session_is_announced_without_a_proof(adopted: Script) -> None:
-    assert len(adopted.client(ACK, announced(proof=bytes(8)))) == 1
+def test_an_address_that_is_announced_or_removed_tells_nothing(adopted: Script) -> None:
+    options = AddAddr(False, 7, "10.0.3.2", None, bytes(8)), AddAddr(True, 1, "10.0.2.1"), RemoveAddr((3, 0))
+    assert adopted.client(ACK, *options) == adopted.listener(ACK, *options) == []
 
 
 def test_a_handshake_seen_after_its_subflow_was_adopted_gives_the_keys_and_tells_nothing(adopted: Script) -> None:
