@@ -5,7 +5,6 @@ The interface's counters start from zero when it is created, and a peer's when i
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from gateway.peers import Tunnel, by_router
 from tributary.wireguard.interface import PeerStatus
@@ -53,19 +52,3 @@ def _delta(then: Counters, now: Counters) -> Counters:
     if now[0] < then[0] or now[1] < then[1]:
         return now
     return now[0] - then[0], now[1] - then[1]
-
-
-def document(totals: Totals) -> dict[str, Any]:
-    """The totals as JSON types."""
-    return {name: vars(total) for name, total in totals.items()}
-
-
-def read(document: dict[str, Any]) -> Totals:
-    """From such a document; raises KeyError, TypeError or ValueError if it is none."""
-    return {name: _read(entry) for name, entry in document.items()}
-
-
-def _read(entry: dict[str, Any]) -> TrafficTotals:
-    counters = {str(key): (int(pair[0]), int(pair[1])) for key, pair in entry["counters"].items()}
-    heard = entry["last_seen"]
-    return TrafficTotals(None if heard is None else float(heard), int(entry["received"]), int(entry["sent"]), counters)

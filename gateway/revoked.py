@@ -4,13 +4,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from tributary.daemons.state_file import StateFile
+from tributary.daemons.state_file import StateFile, document_of
 from tributary.settings.errors import CommandError
 
 _MOST = 10_000
 """Entries of half a kilobyte; the oldest go."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The keys that a router lost on a day."""
+
+    router: str
+    day: str
+    keys: list[str]
+
+
+_READ = document_of(list[Entry])
 
 
 @dataclass(frozen=True)
@@ -21,8 +32,8 @@ class RevokedKeys:
 
     def days(self) -> Mapping[str, str]:
         """When it was, by the key; raises CommandError, exit 71 for a damaged file, 77."""
-        entries = StateFile(self.path).read(_entries) or []
-        return {key: entry["day"] for entry in entries for key in entry["keys"]}
+        entries = StateFile(self.path).read(_READ) or []
+        return {key: entry.day for entry in entries for key in entry.keys}
 
     @property
     def lost(self) -> str:
@@ -35,20 +46,13 @@ class RevokedKeys:
         """Add the keys of a router; returns what failed: it has to be out also where nothing can be written."""
         notes: list[str] = []
         file = StateFile(self.path)
-        entries = file.read(_entries, notes.append) or []
-        new = sorted(set(keys) - {key for entry in entries for key in entry["keys"]})
+        entries = file.read(_READ, notes.append) or []
+        new = sorted(set(keys) - {key for entry in entries for key in entry.keys})
         if not new:
             return notes
         day = datetime.now(UTC).date().isoformat()
         try:
-            file.replace([*entries, {"router": router, "day": day, "keys": new}][-_MOST:])
+            file.replace([*entries, Entry(router, day, new)][-_MOST:])
         except CommandError as failure:
             notes.append(f"{router}: a copy of its file would let it in again: {failure}")
         return notes
-
-
-def _entries(document: Any) -> list[dict[str, Any]]:
-    return [
-        {"router": str(entry["router"]), "day": str(entry["day"]), "keys": list(map(str, entry["keys"]))}
-        for entry in document
-    ]

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from gateway import counters
+from gateway.counters import Totals, TrafficTotals
 from tributary.daemons import directories
-from tributary.daemons.state_file import StateFile, Tell, write_atomic
+from tributary.daemons.state_file import StateFile, Tell, document_of, write_atomic
 from tributary.kernel import sysctl
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
@@ -24,7 +23,7 @@ class Changes:
 
     IPv6 forwarding was off if interfaces were ``hearing`` routers' advertisements then, None if it was on. ``rules`` is
     a digest of the rules that were loaded, and of the kernel's listing of them. ``tracking`` are the former values of
-    settings for tracked connections, by their names.
+    settings for tracked connections, by their names. ``boot`` is that of the changes.
     """
 
     is_noted: bool = False
@@ -32,6 +31,7 @@ class Changes:
     hearing: Sequence[str] | None = None
     rules: str = ""
     tracking: Mapping[str, int] = field(default_factory=dict)
+    boot: str | None = field(default=None, compare=False)
 
     @property
     def switched_on(self) -> Sequence[int]:
@@ -95,16 +95,16 @@ class State:
             raise CommandError(Exit.SYSTEM, f"{file}: holds no key: {fix}")
         return kept
 
-    def totals(self, tell: Tell | None = None) -> counters.Totals:
+    def totals(self, tell: Tell | None = None) -> Totals:
         """The totals of each router.
 
         A damaged file is renamed and reported; without ``tell`` CommandError is raised, exit 71.
         """
-        return self._totals.read(counters.read, tell) or {}
+        return self._totals.read(document_of(dict[str, TrafficTotals]), tell) or {}
 
-    def save_totals(self, totals: counters.Totals) -> None:
+    def save_totals(self, totals: Totals) -> None:
         """Save the totals; raises CommandError, exit 71."""
-        self._totals.replace(counters.document(totals))
+        self._totals.replace(totals)
 
     @property
     def _totals(self) -> StateFile:
@@ -114,13 +114,14 @@ class State:
     def changes(self) -> Changes:
         """What ``up`` has changed since the last boot. A damaged file counts as missing."""
         try:
-            return self._file.read(_changes) or Changes()
+            noted = self._file.read(document_of(Changes))
         except CommandError:
             return Changes()
+        return noted if noted and noted.boot == _boot() else Changes()
 
     def note(self, changes: Changes) -> None:
         """Save them; raises CommandError, exit 71."""
-        self._file.replace({"boot": _boot(), **vars(changes)})
+        self._file.replace(replace(changes, boot=_boot()))
 
     def forget(self) -> None:
         """Nothing is changed any more; raises CommandError, exit 71."""
@@ -133,13 +134,3 @@ class State:
 
 def _boot() -> str | None:
     return sysctl.read("kernel/random/boot_id")
-
-
-def _changes(document: Mapping[str, Any]) -> Changes | None:
-    hearing = document["hearing"]
-    if document["boot"] != _boot():
-        return None
-    heard = None if hearing is None else [str(name) for name in hearing]
-    # An earlier version noted none.
-    tracking = {str(name): int(value) for name, value in document.get("tracking", {}).items()}
-    return Changes(bool(document["is_noted"]), bool(document["ipv4_was_off"]), heard, str(document["rules"]), tracking)

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
-from functools import cache
-from typing import Any, Self
-
-from pydantic import TypeAdapter
+from typing import Self
 
 from tributary.settings.links import LinkPolicy
 
@@ -72,7 +69,7 @@ class Meter:
 
 
 class Usage:
-    """The meters of all links that have a cap, by their names; ``boot`` identifies this boot.
+    """The ``meters`` of all links that have or had a cap, by their names; ``boot`` identifies this boot.
 
     Days are those of local time.
     """
@@ -142,7 +139,7 @@ class Usage:
         return frozenset(name for name in self._caps if self.level(name) is level)
 
     def needs_save(self, now: float, *, is_last: bool = False) -> bool:
-        """Whether to save ``dump`` now and then call ``saved``; at the end after any change."""
+        """Whether to save ``meters`` now and then call ``saved``; at the end after any change."""
         changed = [name for name in self._caps if self.meters[name] != self._saved.get(name)]
         due = is_last or now >= self._saved_at + BETWEEN_SAVES
         return any(map(self._is_much, changed)) or (bool(changed) and due)
@@ -155,22 +152,6 @@ class Usage:
 
     def saved(self, now: float) -> None:
         self._saved, self._saved_at = dict(self.meters), now
-
-    def dump(self) -> dict[str, Any]:
-        """All meters as JSON types, for ``load``; also those of links that have no cap now."""
-        document: dict[str, Any] = _meters().dump_python(self.meters, mode="json")
-        return document
-
-    @classmethod
-    def load(cls, document: object, boot: str) -> Self:
-        """Reads what ``dump`` returned; raises ValueError for anything else."""
-        return cls(_meters().validate_python(document), boot)
-
-
-@cache
-def _meters() -> TypeAdapter[dict[str, Meter]]:
-    """Made when it is used first."""
-    return TypeAdapter(dict[str, Meter])
 
 
 def _kept(meter: Meter, day: int, today: date) -> Meter:

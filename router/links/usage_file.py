@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from router.links.usage import Usage
-from tributary.daemons.state_file import StateFile, Tell
+from router.links.usage import Meter, Usage
+from tributary.daemons.state_file import StateFile, Tell, document_of
 from tributary.kernel import sysctl
 
 
@@ -14,8 +14,7 @@ class UsageFile(StateFile):
         super().__init__(where / "usage.json")
 
     def load(self, tell: Tell | None = None) -> Usage:
-        boot = sysctl.read("kernel/random/boot_id") or ""
-        return self.read(lambda document: Usage.load(document, boot), tell) or Usage(boot=boot)
+        return Usage(self.read(document_of(dict[str, Meter]), tell), sysctl.read("kernel/random/boot_id") or "")
 
     def save(self, usage: Usage) -> None:
-        self.replace(usage.dump())
+        self.replace(usage.meters)

@@ -6,11 +6,9 @@ is written before endpoints are created, so that a daemon that is killed leaves 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv6Interface, ip_address
 from pathlib import Path
-from typing import Any
 
-from tributary.daemons.state_file import StateFile, Tell
+from tributary.daemons.state_file import StateFile, Tell, document_of
 from tributary.kernel.state import Address, Limits, OwnAddress
 
 
@@ -37,31 +35,7 @@ class RecordFile(StateFile):
         super().__init__(where / f"{namespace}.json")
 
     def load(self, tell: Tell | None = None) -> OwnershipRecord:
-        return self.read(_read, tell) or OwnershipRecord()
+        return self.read(document_of(OwnershipRecord), tell) or OwnershipRecord()
 
     def save(self, record: OwnershipRecord) -> None:
-        self.replace(_written(record))
-
-
-def _written(record: OwnershipRecord) -> dict[str, Any]:
-    before = record.limits_before
-    return {
-        "endpoints": {number: str(address) for number, address in record.endpoints.items()},
-        "limits_before": [before.subflows, before.accepted_addresses] if before else None,
-        "tunnels": sorted(record.tunnels),
-        "has_translation": record.has_translation,
-        "gateway": record.gateway,
-        "lan": sorted([each.interface, str(each.address)] for each in record.lan),
-    }
-
-
-def _read(document: dict[str, Any]) -> OwnershipRecord:
-    before = document["limits_before"]
-    return OwnershipRecord(
-        {int(number): ip_address(address) for number, address in document["endpoints"].items()},
-        Limits(int(before[0]), int(before[1])) if before else None,
-        frozenset(map(str, document.get("tunnels", []))),
-        bool(document.get("has_translation", False)),
-        document.get("gateway"),
-        frozenset(OwnAddress(int(number), IPv6Interface(address)) for number, address in document.get("lan", [])),
-    )
+        self.replace(record)

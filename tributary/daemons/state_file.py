@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,30 @@ Tell = Callable[[str], None]
 
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """Exceptions of a parser for a damaged document."""
+
+
+def document_of(kind: type[T]) -> Callable[[object], T]:
+    """A parser of documents that ``replace`` wrote of a ``kind``, which may be made of dataclasses."""
+
+    def parse(document: object) -> T:
+        from pydantic import ValidationError
+
+        try:
+            found: T = _adapter(kind).validate_python(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return found
+
+    return parse
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    # Not at the top, here as elsewhere: who only writes a file needs no pydantic.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def to_log(log: Log) -> Tell:
@@ -68,7 +93,9 @@ class StateFile:
 
     def replace(self, document: object) -> None:
         """Replace the document; raises CommandError, exit 71."""
-        write_atomic(self._path, json.dumps(document, indent=1).encode())
+        from pydantic_core import to_json
+
+        write_atomic(self._path, to_json(document, indent=1))
 
     def remove(self) -> None:
         """Remove the file; raises CommandError, exit 71."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from socket import AF_INET, AF_INET6
+from typing import NamedTuple
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -58,8 +59,7 @@ class InterfaceAddress:
     created: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAddress:
+class OwnAddress(NamedTuple):
     """An IPv6 address that this machine gives itself, and the index of its interface."""
 
     interface: int
@@ -125,12 +125,15 @@ class Endpoint:
     flags: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The path manager's limits for each session: subflows besides the first, announced addresses to join to."""
 
     subflows: int
     accepted_addresses: int
+
+
+USUAL = Limits(2, 0)
+"""What the kernel begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +157,4 @@ class KernelState:
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
     endpoints: Mapping[int, Endpoint] = field(default_factory=dict)
-    limits: Limits = Limits(2, 0)
+    limits: Limits = USUAL

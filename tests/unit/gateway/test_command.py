@@ -79,7 +79,7 @@ def test_the_private_key_is_made_once_and_for_nobody_else(tmp_path: Path) -> Non
 
 
 def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "traffic.json").write_text('{"berlin": {"received": 1}}')
+    (tmp_path / "traffic.json").write_text('{"berlin": {"received": "much"}}')
     with pytest.raises(CommandError, match="correct it or remove it"):
         State(tmp_path).totals()
 

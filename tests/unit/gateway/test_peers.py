@@ -1,8 +1,10 @@
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 
-from gateway.counters import TrafficTotals, counted, document, read
+from gateway.counters import TrafficTotals, counted
 from gateway.peers import by_key, difference, peers, remaining, tunnels
+from gateway.state import State
 from gateway.tunnels import describe, ended_rotations
 from tests.unit.gateway.house import LANS, NETWORK, heard, key, of, router
 from tributary.wireguard.interface import Peer
@@ -125,7 +127,7 @@ def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_
     assert counted(before, PARIS, {}) == {"paris": TrafficTotals()}
 
 
-def test_totals_are_read_as_they_were_kept() -> None:
-    totals = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
-    assert read(document(totals)) == totals
-    assert read(document({"new": TrafficTotals()})) == {"new": TrafficTotals()}
+def test_totals_are_read_as_they_were_kept(tmp_path: Path) -> None:
+    totals = {**counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)])), "new": TrafficTotals()}
+    State(tmp_path).save_totals(totals)
+    assert State(tmp_path).totals() == totals
