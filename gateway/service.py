@@ -1,27 +1,23 @@
 """Enrols, lists and revokes routers for those who may ask at a socket and are not root: the console."""
 
 import json
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
 from math import inf
 
 from gateway import enrolment, report
 from gateway.tunnels import Gateway
 from tributary.api.places import GATEWAY
-from tributary.daemons.control import Request, Response, failed
+from tributary.daemons.control import Request, Response, failed, refused
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
-from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.enrolment import text
 
 _PATIENCE = 5.0
 """Seconds to wait for another command that changes the routers: a browser does not wait for long."""
-_STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(gateway: Callable[[], Gateway], log: Log) -> None:
@@ -29,14 +25,10 @@ def serve(gateway: Callable[[], Gateway], log: Log) -> None:
 
     ``gateway`` reads the settings: each request is answered by those of its moment.
     """
-    with (
-        caught(*_STOP) as signals,
-        GATEWAY.server() as server,
-        ThreadPoolExecutor(1, "looks") as looks,
-        ThreadPoolExecutor(1, "changes") as changes,
-    ):
+    with Loop(log) as loop, ThreadPoolExecutor(1, "looks") as looks, ThreadPoolExecutor(1, "changes") as changes:
         service = _Service(gateway, looks, changes, log)
-        Loop(signals, _STOP, {server: partial(GATEWAY.respond, handle=service.answer)}, (), log).run(service)
+        loop.answer(GATEWAY, service.answer)
+        loop.run(service)
 
 
 class _Service:
@@ -95,10 +87,8 @@ class _Service:
     def _answered(self, act: Callable[[Request], Response], asked: Request) -> bytes:
         try:
             return json.dumps(act(asked)).encode()
-        except CommandError as failure:
-            return failed(failure.code, str(failure))
-        except KeyError as error:
-            return failed(Exit.USAGE, f"not a request: {error} is missing")
+        except (CommandError, KeyError) as error:
+            return refused(error)
         except Exception as error:
             self._log.event("fault", Level.ERROR, command=asked["command"], error=repr(error))
             return failed(Exit.SYSTEM, f"a fault of the gateway's service, which its log names: {error!r}")

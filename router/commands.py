@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Protocol
 
 from router.api import Status
@@ -12,7 +11,6 @@ from router.lan.tables import LanTables
 from router.links.usage import Usage
 from router.live_settings import LiveSettings
 from router.settings import RouterSettings, parse
-from tributary.api.places import ROUTER
 from tributary.daemons.control import REFUSED, Request, Response, refused, trial_seconds
 from tributary.daemons.logs import Log
 from tributary.settings import bypass
@@ -43,8 +41,6 @@ class Commands:
     ) -> None:
         self._router, self._settings, self._lan, self._status = router, settings, lan, status
         self._usage, self._reload_in, self._log = usage, reload_in, log
-        self.respond = partial(ROUTER.respond, handle=self._answer)
-        """For the control socket's server."""
         self._waiting: list[tuple[Request, Future[bytes]]] = []
         self._is_ending = False
 
@@ -66,7 +62,8 @@ class Commands:
         self.turn()
         self._is_ending = True
 
-    def _answer(self, asked: Request) -> Response | Future[bytes]:
+    def answer(self, asked: Request) -> Response | Future[bytes]:
+        """The answer to a request, or a later one."""
         if asked["command"] == "status":
             return self._status.document(time.monotonic())
         if self._is_ending:

@@ -34,9 +34,8 @@ from router.tunnels.resolver import Resolver
 from tributary.api.places import ROUTER
 from tributary.daemons import directories
 from tributary.daemons.logs import Level, Log
-from tributary.daemons.loop import Descriptor, Loop
+from tributary.daemons.loop import Loop
 from tributary.daemons.metrics_server import MovingServer, Page
-from tributary.daemons.signals import caught
 from tributary.daemons.state_file import to_log
 from tributary.kernel import clock, mptcp_switch, nft, rtnetlink
 from tributary.kernel.interfaces import octets, packets
@@ -56,7 +55,7 @@ _MEASURE_INTERVAL = 1.0
 """Seconds between two readings of byte counters, while these matter."""
 _SERVE_INTERVAL = 0.02
 """Seconds between two looks for requests while a program runs."""
-_STOP, _LEAVE, _RELOAD = (signal.SIGTERM, signal.SIGINT), signal.SIGUSR1, signal.SIGHUP
+_LEAVE = signal.SIGUSR1
 _EVENTS = 1000
 """MPTCP events read at once."""
 
@@ -88,8 +87,8 @@ class Daemon:
         """``stack`` closes what it opens; raises CommandError."""
         self._log, self._usage_file = options.log, UsageFile(options.usage)
         self._settings, settings = LiveSettings(options.file, options.settings), options.settings
-        signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
-        self._server = stack.enter_context(ROUTER.server())
+        self._loop = loop = stack.enter_context(Loop(self._log, [_LEAVE], reloads=True))
+        loop.answer(ROUTER, lambda asked: self._commands.answer(asked))
         self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
         self._store = RecordFile(options.state, directories.namespace())
         self._saved = self._store.load(to_log(self._log))
@@ -97,7 +96,7 @@ class Daemon:
         self._watch = stack.enter_context(rtnetlink.watch())
         self._events = stack.enter_context(PathManager(lambda _: None))
         tcp_probe = stack.enter_context(TcpProbe[ProbeKey]())
-        self._resolver, self._next_resolve = stack.enter_context(Resolver()), 0.0
+        self._resolver, self._next_resolve = Resolver(loop.wake), 0.0
         self._diagnostics = stack.enter_context(LinkDiagnostics(self._reconciler, self._log))
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
@@ -108,13 +107,10 @@ class Daemon:
         self._next_reconcile = 0.0
         self._failures = 0
         self._names: dict[int, str] = {}
-        watched: list[Descriptor] = [self._watch, self._events, tcp_probe, self._resolver]
-        watched += self._diagnostics.descriptors
-        self._loop = loop = Loop(signals, (*_STOP, _LEAVE), {}, watched, self._log)
+        loop.watch(self._watch, self._events, tcp_probe, *self._diagnostics.descriptors)
         self._status = Status(self._settings, self._reconciler, self._shapers)
         usage = self._reconciler.usage
         self._commands = Commands(self, self._settings, self._lan, self._status, usage, loop.reload_in, self._log)
-        loop.serve(self._server, self._commands.respond)
         self._metrics = stack.enter_context(MovingServer(loop, self._page, self._log))
 
     def run(self) -> None:
@@ -214,7 +210,7 @@ class Daemon:
         """Runs ``act``, which waits for a program, in a thread; requests for the status are answered meanwhile."""
         result = self._programs.submit(act)
         while not wait((result,), _SERVE_INTERVAL).done:
-            self._server.serve(self._commands.respond)
+            self._loop.serve_waiting()
         return result.result()
 
     def _try(self, act: Callable[[], None]) -> None:

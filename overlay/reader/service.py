@@ -2,13 +2,11 @@
 
 import json
 import resource
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from math import inf
 
 from overlay.reader import reading
@@ -18,7 +16,6 @@ from tributary.daemons import metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
-from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import Target
 
@@ -27,7 +24,6 @@ INTERVAL = 3.0
 REST = 10.0
 """A reading begins no sooner after the last one than so many times the processor time which that took here."""
 _TIMEOUT = 20.0
-_STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
@@ -36,10 +32,9 @@ def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
     Raises CommandError, exit 75 if another one does, or the port is taken; exit 64 if ``command`` is wrong.
     """
     with ExitStack() as stack:
-        signals = stack.enter_context(caught(*_STOP))
-        server = stack.enter_context(OVERLAY.server())
+        loop = stack.enter_context(Loop(log))
         reader = Reader(command, stack.enter_context(ThreadPoolExecutor(1, "reads")), log)
-        loop = Loop(signals, _STOP, {server: partial(OVERLAY.respond, handle=reader.answer)}, (), log)
+        loop.answer(OVERLAY, reader.answer)
         if metrics:
             figures = stack.enter_context(metrics_server.server(metrics))
             # Not at the top: nothing else needs the library.

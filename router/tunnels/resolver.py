@@ -1,63 +1,42 @@
-"""Resolves names in a thread: getaddrinfo(3) blocks, and the daemon must not."""
+"""Resolves names beside the daemon: getaddrinfo(3) blocks, and the daemon must not."""
 
-import queue
 import socket
 import threading
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from ipaddress import ip_address
 
-from tributary.closing import Closing
 from tributary.kernel.state import Address
 
+Addresses = tuple[Address, ...]
 
-class Resolver(Closing):
-    """A context manager with a descriptor that is readable when there is an answer."""
 
-    def __init__(self) -> None:
-        self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[str, tuple[Address, ...]]] = queue.SimpleQueue()
-        self._asked: set[str] = set()
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        # A daemon thread: a time-out of a name server must not delay the exit.
-        threading.Thread(target=self._work, daemon=True, name="resolver").start()
+class Resolver:
+    """The names that are asked for; ``wake`` is called when there is an answer, in the thread that has it."""
 
-    def close(self) -> None:
-        self._reader.close()
-
-    def fileno(self) -> int:
-        return self._reader.fileno()
+    def __init__(self, wake: Callable[[object], None]) -> None:
+        self._wake = wake
+        self._asked: dict[str, Future[Addresses]] = {}
 
     def ask(self, names: Collection[str]) -> None:
         """Resolves these names, except those that are pending."""
-        for name in set(names) - self._asked:
-            self._asked.add(name)
-            self._names.put(name)
+        for name in set(names) - self._asked.keys():
+            self._asked[name] = answer = Future[Addresses]()
+            answer.add_done_callback(self._wake)
+            # A daemon thread: a time-out of a name server must not delay the exit.
+            threading.Thread(target=_resolve, args=(name, answer), daemon=True, name="resolver").start()
 
-    def answers(self) -> dict[str, tuple[Address, ...]]:
+    def answers(self) -> dict[str, Addresses]:
         """The names resolved since the last call, without those that were not found."""
-        found = {}
-        while not self._answers.empty():
-            name, addresses = self._answers.get()
-            self._asked.discard(name)
-            if addresses:
-                found[name] = addresses
-        with suppress(BlockingIOError):
-            self._reader.recv(4096)
-        return found
-
-    def _work(self) -> None:
-        while True:
-            name = self._names.get()
-            self._answers.put((name, addresses(name)))
-            try:
-                self._writer.send(b"\0")
-            except OSError:
-                return
+        done = {name: self._asked.pop(name).result() for name, answer in [*self._asked.items()] if answer.done()}
+        return {name: found for name, found in done.items() if found}
 
 
-def addresses(name: str) -> tuple[Address, ...]:
+def _resolve(name: str, answer: Future[Addresses]) -> None:
+    answer.set_result(addresses(name))
+
+
+def addresses(name: str) -> Addresses:
     """All addresses of a name; none if it is not found, or no server answers."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)

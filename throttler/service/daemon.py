@@ -1,7 +1,6 @@
 """The daemon: reads its source, applies the plans, answers commands, and removes everything at its end."""
 
 import gc
-import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -9,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged
 from throttler.service.report import Report
 from throttler.service.silence import Silence
 from throttler.service.state import Store
-from throttler.shaping.backend import KernelBackend, StepFailed, require_tools
+from throttler.shaping.backend import KernelBackend, StepFailed
 from throttler.shaping.plan import Plan
 from throttler.sources.source import Source, SourceKind
 from tributary.api.places import THROTTLER
@@ -30,8 +29,6 @@ from tributary.daemons import logs, metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
-from tributary.daemons.request_server import Respond, Server
-from tributary.daemons.signals import caught
 from tributary.daemons.state_file import to_log
 from tributary.kernel import interfaces
 from tributary.kernel.interfaces import Numbers
@@ -44,8 +41,6 @@ from tributary.settings.hosts import Target
 if TYPE_CHECKING:
     from throttler.service.metrics import Exporter
 
-_STOP = (signal.SIGTERM, signal.SIGINT)
-_RELOAD = signal.SIGHUP
 _BETWEEN_SAVES = 60.0
 """Seconds between two saves of quotas, to spare SD cards: a crash loses as much."""
 _BETWEEN_LOOKS = 60.0
@@ -66,13 +61,6 @@ class Options:
     state: Path
 
 
-def run(policy: Policy, options: Options, open_source: Callable[[], Source]) -> None:
-    """Throttle until a stop signal; raises CommandError before any change if it cannot start."""
-    require_tools()
-    with ExitStack() as stack:
-        Daemon(policy, options, open_source, stack).run()
-
-
 def _local_time() -> datetime:
     return datetime.now().astimezone()
 
@@ -83,13 +71,12 @@ class Daemon:
     def __init__(self, policy: Policy, options: Options, open_source: Callable[[], Source], stack: ExitStack) -> None:
         """``stack`` closes what it opens; raises CommandError."""
         self._log = log = logs.to_stderr(options.log)
-        signals = stack.enter_context(caught(*_STOP, _RELOAD))
-        respond = partial(THROTTLER.respond, handle=self._answer)
-        servers: dict[Server, Respond] = {stack.enter_context(THROTTLER.server()): respond}
+        self._loop = loop = stack.enter_context(Loop(log, reloads=True))
+        loop.answer(THROTTLER, self._answer)
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
         if options.metrics:
-            servers[stack.enter_context(metrics_server.server(options.metrics))] = self._scrape
+            loop.serve(stack.enter_context(metrics_server.server(options.metrics)), self._scrape)
         self._store, quotas = Store(options.state), Quotas()
         self._store.load_into(quotas, policy.rules, _local_time(), to_log(self._log))
         self._engine = Engine(policy, quotas, _local_time)
@@ -102,10 +89,8 @@ class Daemon:
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0.0
-        watched = (source, self._interfaces, self._ruleset)
-        self._loop = Loop(signals, _STOP, servers, watched, log)
-        reload_in = self._loop.reload_in
-        self._commands = Commands(options.policy, policy, self._engine, source, self._feed, reload_in, log)
+        loop.watch(source, self._interfaces, self._ruleset)
+        self._commands = Commands(options.policy, policy, self._engine, source, self._feed, loop.reload_in, log)
 
     def run(self) -> None:
         """Run until a stop signal. When nft or tc fails, everything is removed and installed again."""

@@ -1,17 +1,24 @@
 """From the options of ``throttler run`` to a running daemon."""
 
+from contextlib import ExitStack
+
 from throttler.policy.model import Policy
-from throttler.service import daemon
+from throttler.service.daemon import Daemon, Options
+from throttler.shaping.backend import require_tools
 from throttler.sources.kernel import KernelEvents
 from throttler.sources.source import Source, SourceKind
 from tributary.mptcp import sockets
 from tributary.mptcp.path_manager import PathManager
 
 
-def run(policy: Policy, source: str, options: daemon.Options) -> None:
-    """Throttle by ``source``, a SourceKind or "auto", until a signal says stop; raises CommandError."""
+def run(policy: Policy, source: str, options: Options) -> None:
+    """Throttle by ``source``, a SourceKind or "auto", until a stop signal; raises CommandError before any change if it
+    cannot start.
+    """
     kind = choose() if source == "auto" else SourceKind(source)
-    daemon.run(policy, options, lambda: open_source(kind))
+    require_tools()
+    with ExitStack() as stack:
+        Daemon(policy, options, lambda: open_source(kind), stack).run()
 
 
 def choose() -> SourceKind:

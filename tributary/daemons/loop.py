@@ -1,16 +1,23 @@
 """A daemon's loop: waits for events, serves requests, handles signals, notifies the service manager."""
 
+import os
 import selectors
-import socket
+import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from contextlib import ExitStack
+from functools import partial
 from typing import Protocol
 
+from tributary.closing import Closing
 from tributary.daemons import notify
+from tributary.daemons.control import Control, Handler
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import Respond, Server
+from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError
 
+_STOP = (signal.SIGTERM, signal.SIGINT)
 TRY_AGAIN = 5.0
 """Seconds to the next try, when a reload that was due has failed."""
 LONGEST_WAIT = 1.0
@@ -42,31 +49,43 @@ class Daemon(Protocol):
         """Read the settings again; raises CommandError, and keeps the old ones, if they are wrong."""
 
 
-class Loop:
-    """Runs a daemon until a signal of ``stop``; every other signal of ``signals`` means: reload.
+class Loop(Closing):
+    """Runs a daemon until SIGTERM, SIGINT or a signal of ``leave``; SIGHUP means: reload, if it ``reloads``.
 
-    ``signals`` is a socket of ``tributary.daemons.signals.caught``; ``watched`` are the daemon's own descriptors.
+    A context manager, entered before the daemon touches anything: signals wait from then on until it runs.
     """
 
-    def __init__(
-        self,
-        signals: socket.socket,
-        stop: Collection[int],
-        servers: Mapping[Server, Respond],
-        watched: Collection[Descriptor],
-        log: Log,
-    ) -> None:
-        self._signals, self._stop = signals, stop
-        self._servers = dict(servers)
+    def __init__(self, log: Log, leave: Collection[signal.Signals] = (), *, reloads: bool = False) -> None:
+        self._stack = ExitStack()
+        self._stop = (*_STOP, *leave)
+        self._signals = self._stack.enter_context(caught(*self._stop, *([signal.SIGHUP] if reloads else [])))
+        self._servers: dict[Server, Respond] = {}
         self._log = log
-        self._selector = selectors.DefaultSelector()
-        descriptors: list[Descriptor] = [signals, *servers, *watched]
-        for descriptor in descriptors:
-            self._selector.register(descriptor, selectors.EVENT_READ)
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        # Never closed: threads may be late.
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self.watch(self._signals)
         self._status: str | None = None
         self._watchdog = notify.watchdog_interval()
         self._next_watchdog = 0.0
         self._reload_due: float | None = None
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def watch(self, *descriptors: Descriptor) -> None:
+        """The daemon's own, of which a readable one brings a turn."""
+        for descriptor in descriptors:
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def wake(self, *_: object) -> None:
+        """Bring a turn at once; any thread may, and any future when it is done."""
+        os.eventfd_write(self._woken, 1)
+
+    def answer(self, control: Control, handle: Handler) -> None:
+        """Answer at this control socket; raises CommandError, exit 75, if another daemon does."""
+        self.serve(self._stack.enter_context(control.server()), partial(control.respond, handle=handle))
 
     def run(self, daemon: Daemon) -> int:
         """Returns the stop signal. May be run again after ``daemon`` raised; it reports ready only once."""
@@ -82,12 +101,17 @@ class Loop:
     def serve(self, server: Server, respond: Respond) -> None:
         """Serve this one too from now on."""
         self._servers[server] = respond
-        self._selector.register(server, selectors.EVENT_READ)
+        self.watch(server)
 
     def leave(self, server: Server) -> None:
         """Serve it no longer; the caller closes it."""
         del self._servers[server]
         self._selector.unregister(server)
+
+    def serve_waiting(self) -> None:
+        """Serve all that is ready, also within a turn that waits for something else."""
+        for server, respond in self._servers.items():
+            server.serve(respond)
 
     def reload_in(self, seconds: float | None) -> None:
         """Reload after so many seconds, as after a signal, until it succeeds once; None: not any more."""
@@ -95,8 +119,9 @@ class Loop:
 
     def _turn(self, daemon: Daemon) -> int | None:
         ready = {key.fileobj for key, _ in self._selector.select(self._timeout(daemon))}
-        for server, respond in self._servers.items():
-            server.serve(respond)
+        if self._woken in ready:
+            os.eventfd_read(self._woken)
+        self.serve_waiting()
         if self._signals in ready and (ending := self._handle_signals(daemon)) is not None:
             return ending
         if self._reload_due is not None and time.monotonic() >= self._reload_due:

@@ -13,6 +13,7 @@ from router.links.usage import Usage
 from router.live_settings import LiveSettings
 from router.settings import RouterSettings
 from tests.unit.router.house import SETTINGS, settings
+from tributary.api.places import ROUTER
 from tributary.daemons import control
 from tributary.daemons.logs import Format, to_stderr
 
@@ -40,7 +41,7 @@ def asked(daemon: Noting, monkeypatch: pytest.MonkeyPatch, **request: Any) -> di
     live, log = LiveSettings(Path("router.toml"), settings()), to_stderr(Format.TEXT)
     status: Any = None
     commands = Commands(daemon, live, LanTables(), status, Usage(), daemon.done.append, log)
-    later = commands.respond(json.dumps(request).encode(), None)  # type: ignore[arg-type]
+    later = ROUTER.respond(json.dumps(request).encode(), None, commands.answer)  # type: ignore[arg-type]
     commands.turn()
     log.close()
     assert isinstance(later, Future)

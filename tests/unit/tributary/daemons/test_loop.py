@@ -16,7 +16,6 @@ from tributary.daemons import loop as loop_module
 from tributary.daemons.logs import Log, as_text
 from tributary.daemons.loop import LONGEST_WAIT, Loop
 from tributary.daemons.request_server import Server
-from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 
 STOP, LEAVE, RELOAD = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
@@ -55,8 +54,7 @@ class Noting:
 
 class Ground:
     def __init__(self, stack: ExitStack, manager: socket.socket) -> None:
-        self.signals = stack.enter_context(caught(STOP, LEAVE, RELOAD))
-        self.manager = manager
+        self.stack, self.manager = stack, manager
         self.written = StringIO()
         self.reader, self.writer = socket.socketpair()
         stack.enter_context(self.reader)
@@ -65,8 +63,10 @@ class Ground:
         self.server = stack.enter_context(Server(listener, b"\n", 100, b"too long"))
 
     def loop(self) -> Loop:
-        servers = {self.server: lambda request, _: request.upper()}
-        return Loop(self.signals, (STOP, LEAVE), servers, [self.reader], Log(as_text, self.written))
+        made = self.stack.enter_context(Loop(Log(as_text, self.written), [LEAVE], reloads=True))
+        made.serve(self.server, lambda request, _: request.upper())
+        made.watch(self.reader)
+        return made
 
     def told(self) -> list[str]:
         found = []
@@ -189,6 +189,13 @@ def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> 
     daemon = Noting(lambda: ground.reader.recv(1), wait=3600.0)
     began = time.monotonic()
     ground.loop().run(daemon)
+    assert daemon.turns[0] - began < LONGEST_WAIT / 2
+
+
+def test_a_thread_brings_a_turn_at_once(ground: Ground) -> None:
+    loop, daemon, began = ground.loop(), Noting(lambda: None, lambda: None, wait=3600.0), time.monotonic()
+    threading.Timer(0.1, loop.wake).start()
+    loop.run(daemon)
     assert daemon.turns[0] - began < LONGEST_WAIT / 2
 
 
