@@ -37,7 +37,7 @@ from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.metrics_server import MovingServer, Page
 from tributary.daemons.state_file import to_log
-from tributary.kernel import clock, mptcp_switch, nft, rtnetlink
+from tributary.kernel import clock, mptcp_switch, nft_tables, rtnetlink
 from tributary.kernel.interfaces import octets, packets
 from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
@@ -227,7 +227,7 @@ class Daemon:
         observed = kernel_client.snapshot()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
         # As `nft flush ruleset` does.
-        if self._reconciler.has_translation and nft.listed(f"inet {TABLE}") is None:
+        if self._reconciler.has_translation and nft_tables.handle(f"inet {TABLE}") is None:
             self._reconciler.forget_translation()
         taken, beginning = self._reconciler.names_taken, self._reconciler.beginning
         decision = self._reconciler.reconcile(observed, time.time(), is_synchronized=clock.is_synchronized())

@@ -16,7 +16,7 @@ from typing import Self
 from squid import host, render
 from squid.settings import SquidSettings
 from tributary.daemons import directories
-from tributary.kernel import nft
+from tributary.kernel import nft, nft_tables
 from tributary.kernel.mptcp_switch import require_mptcp
 from tributary.kernel.process import ended, require, run
 from tributary.settings.cli import need_root
@@ -97,7 +97,7 @@ def _keep_guarded(squid: subprocess.Popen[bytes], rules: str) -> None:
     end = os.pidfd_open(squid.pid)
     try:
         while not select.select([end], [], [], _GUARD_SECONDS)[0]:
-            if nft.listed(_TABLE) is None:
+            if nft_tables.handle(_TABLE) is None:
                 nft.execute(rules)
                 print("the guard was flushed by another program, and is loaded again", file=sys.stderr, flush=True)
     finally:

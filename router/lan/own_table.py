@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 
-from tributary.kernel import nft
+from tributary.kernel import nft, nft_tables
 from tributary.settings.errors import CommandError
 
 
@@ -22,7 +22,7 @@ class OwnTable:
 
     def restore(self) -> None:
         """Make it again if another program has removed it, as ``nft flush ruleset`` does."""
-        if self._rules and nft.listed(self._name) is None:
+        if self._rules and nft_tables.handle(self._name) is None:
             nft.execute(nft.delete(self._name) + self._rules)
 
     def remove(self) -> None:

@@ -30,9 +30,8 @@ from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
 from tributary.daemons.state_file import to_log
-from tributary.kernel import interfaces
+from tributary.kernel import interfaces, nft_tables
 from tributary.kernel.interfaces import Numbers
-from tributary.kernel.nft_tables import NftTables
 from tributary.mptcp.events import Ended, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
@@ -45,6 +44,8 @@ _BETWEEN_SAVES = 60.0
 """Seconds between two saves of quotas, to spare SD cards: a crash loses as much."""
 _BETWEEN_LOOKS = 60.0
 """Seconds between two checks for silent subflows at most."""
+_BETWEEN_TABLE_CHECKS = 0.25
+"""Seconds."""
 _SILENT_AT_ONCE = 500
 """Silent subflows that are ended in one step."""
 _BETWEEN_RESETS = 10.0
@@ -74,7 +75,9 @@ class Daemon:
         self._loop = loop = stack.enter_context(Loop(log, reloads=True))
         loop.answer(THROTTLER, self._answer)
         self._interfaces = stack.enter_context(interfaces.watch())
-        self._ruleset = stack.enter_context(NftTables())
+        self._tables: dict[str, int | None] = {}
+        """The nft tables that are installed, with the kernel's numbers."""
+        self._next_table_check = 0.0
         if options.metrics:
             loop.serve(stack.enter_context(metrics_server.server(options.metrics)), self._scrape)
         self._store, quotas = Store(options.state), Quotas()
@@ -89,7 +92,7 @@ class Daemon:
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0.0
-        loop.watch(source, self._interfaces, self._ruleset)
+        loop.watch(source, self._interfaces)
         self._commands = Commands(options.policy, policy, self._engine, source, self._feed, loop.reload_in, log)
 
     def run(self) -> None:
@@ -126,11 +129,13 @@ class Daemon:
         """
         try:
             with self._kernel.installed(plan):
+                self._note_tables()
                 try:
                     self._take(plan)
                     self._loop.run(self)
                     self._end()
                 except StepFailed as failed:
+                    failed.by_others |= self._lost_tables
                     return failed
         except CommandError as failure:
             if interfaces.numbers() == self._there:
@@ -149,7 +154,10 @@ class Daemon:
         self._readings.extend(starmap(CounterRead, self._kernel.read(plan)))
         self._kernel.apply(plan)
         if plan.topology is not None:
-            self._ruleset.watch(self._kernel.tables)
+            self._note_tables()
+
+    def _note_tables(self) -> None:
+        self._tables = {table: nft_tables.handle(table) for table in self._kernel.tables}
 
     def _feed(self, events: Iterable[EngineEvent]) -> Plan:
         plan = self._handle(events)
@@ -178,17 +186,14 @@ class Daemon:
             return 0
         commands = self._commands
         due = (self._next_save, self._next_silence, commands.reporter.deadline, commands.steering.deadline)
-        return min(self._engine.deadline / SECOND, *due)
+        return min(self._engine.deadline / SECOND, self._next_table_check, *due)
 
     def turn(self) -> None:
         """Handle events and what is due; raises StepFailed, also for an earlier request."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        if self._ruleset.lost():
-            raise StepFailed(
-                CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"), by_others=True
-            )
+        self._check_tables()
         if self._interfaces.has_changes():
             for events in self._follow(interfaces.numbers()):
                 self._feed(events)
@@ -201,6 +206,18 @@ class Daemon:
             self._next_save = now + _BETWEEN_SAVES
             self._save()
         self._commands.reporter.turn()
+
+    def _check_tables(self) -> None:
+        """Raise StepFailed if another program has removed them."""
+        if (now := time.monotonic()) < self._next_table_check:
+            return
+        self._next_table_check = now + _BETWEEN_TABLE_CHECKS
+        if self._lost_tables:
+            raise StepFailed(CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"))
+
+    @property
+    def _lost_tables(self) -> bool:
+        return any(nft_tables.handle(table) != known for table, known in self._tables.items())
 
     def _follow(self, there: Numbers) -> Iterator[list[EngineEvent]]:
         """The events that follow from the interfaces that exist now, step by step.

@@ -146,12 +146,12 @@ def _frame(interface: str) -> int:
 
 
 class StepFailed(Exception):
-    """A step could not be applied, or only in part; or ``others`` have undone what was applied."""
+    """A step could not be applied, or only in part; or other programs have undone what was applied."""
 
-    def __init__(self, failure: CommandError, by_others: bool = False) -> None:
+    def __init__(self, failure: CommandError) -> None:
         super().__init__(str(failure))
         self.failure = failure
-        self.by_others = by_others
+        self.by_others = False
 
 
 class KernelBackend:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import count
 
 from tributary.closing import Closing
-from tributary.kernel import bpf
 from tributary.settings.errors import CommandError, Exit
 
 ROUTE, SOCK_DIAG, GENERIC = 0, 4, 16
@@ -145,16 +144,12 @@ class Netlink(Closing):
 
 
 class Watch(Netlink):
-    """Notices that something has changed, by the messages to multicast groups that a filter lets through: a packed
-    classic BPF program (linux/filter.h).
-    """
+    """Notices that something has changed, by the messages to multicast groups."""
 
-    def __init__(self, protocol: int, *groups: int, program: bytes | None = None) -> None:
+    def __init__(self, protocol: int, *groups: int) -> None:
         """Raises CommandError, exit 71."""
         super().__init__(protocol)
         try:
-            if program is not None:
-                bpf.attach(self._socket, program)
             for group in groups:
                 self.listen(group, _WATCH_BUFFER)
         except OSError as error:
@@ -163,14 +158,7 @@ class Watch(Netlink):
 
     def has_changes(self) -> bool:
         """Whether anything has changed since the last call, or was lost; raises CommandError, exit 71."""
-        changed = False
-        for data in self.queued("changes"):
-            changed |= data is None or self._matters(data)
-        return changed
-
-    def _matters(self, _: bytes) -> bool:
-        """Whether a datagram is about a change that counts."""
-        return True
+        return bool(list(self.queued("changes")))
 
 
 _kept = threading.local()

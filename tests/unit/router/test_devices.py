@@ -6,7 +6,7 @@ import pytest
 from router.lan.devices import devices, names, shown
 from router.lan.tables import LanTables
 from tests.unit.router.house import SETTINGS, settings
-from tributary.kernel import nft
+from tributary.kernel import nft, nft_tables
 from tributary.settings.privacy import Privacy
 
 LAPTOP, PHONE = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -61,7 +61,7 @@ def test_who_a_device_is_can_be_hidden_and_not_what_it_uses(privacy: Privacy, ad
 def test_devices_are_hidden_from_the_reload_on_that_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nft, "counted", lambda _table: SEEN)
     monkeypatch.setattr(nft, "execute", lambda _script: None)
-    monkeypatch.setattr(nft, "listed", lambda _table: "")
+    monkeypatch.setattr(nft_tables, "handle", lambda _table: 1)
     lan = f'lan = "end0"\nleases = "{tmp_path}/leases"\n'
     tables, seen = LanTables(), []
     for second, privacy in enumerate(("full", "none", "none")):
