@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from command import mapping, parts
 from command.show import Listed
-from throttler.service import status
-from throttler.service.status import Status
+from throttler.service.status import FoundSessions, Status, decoded
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
@@ -29,7 +28,7 @@ _T = TypeVar("_T")
 
 def throttler(timeout: float = THROTTLER.timeout) -> Status:
     """The throttler's status, in so many seconds; raises CommandError, exit 69, where none runs."""
-    return status.decode(replace(THROTTLER, timeout=timeout).ask("status"))
+    return decoded(Status, replace(THROTTLER, timeout=timeout).ask("status"))
 
 
 def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
@@ -157,11 +156,11 @@ class Answers:
         """
         if query:
             asked = replace(THROTTLER, timeout=self._throttlers).ask("sessions", query=query)
-            found = status.decode_found(asked)
-            return Listed(mapping.sessions(found), found.uptime_s, found.total)
+            found = decoded(FoundSessions, asked)
+            return Listed(found.sessions, found.uptime_s, found.total)
         seen = self.throttler()
         # The daemon's own clock: the time that an answer takes on its way does not matter.
-        return Listed(mapping.sessions(seen), seen.uptime_s, seen.sessions_total)
+        return Listed(seen.sessions, seen.uptime_s, seen.sessions_total)
 
     def rules(self) -> Listed[Rule]:
         """The throttler's rules; raises CommandError, exit 69, where none runs."""

@@ -270,7 +270,7 @@ def _rules(listing: Listing, remote: str | None) -> None:
 def _classes(listing: Listing) -> None:
     def look() -> Listed[HtbClass]:
         status = box.throttler()
-        return Listed(list(map(mapping.htb_class, status.classes)), status.uptime_s, status.classes_total)
+        return Listed(status.classes, status.uptime_s, status.classes_total)
 
     show_list("classes", look, show.CLASSES, listing)
 

@@ -1,55 +1,17 @@
 """From the daemons' answers to the documents of the API. Pure."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
-from throttler.service.status import (
-    ClassStatus,
-    FoundSessions,
-    PathStatus,
-    RuleStatus,
-    SessionStatus,
-    Status,
-    SubflowStatus,
-)
-from tributary.api.documents import (
-    Bypass,
-    Device,
-    Document,
-    HomeGateway,
-    HtbClass,
-    Link,
-    LinkTunnel,
-    Rule,
-    Session,
-    Subflow,
-)
+from throttler.service.status import PathStatus, RuleStatus, Status
+from tributary.api.documents import Bypass, Device, HomeGateway, Link, LinkTunnel, Rule
 from tributary.daemons.text import plural
-from tributary.settings.hosts import joined
 from tributary.settings.units import Size
 
 LIMIT = "limit-"
 """What the names of rules begin with that ``tributary limit`` sets."""
 
-_NAMES = {
-    "sent_bytes": "sent",
-    "received_bytes": "received",
-    "dropped_packets": "dropped",
-    "backlog_bytes": "backlog",
-    "age_s": "age",
-    "active_subflows": "active",
-}
-"""What documents call otherwise than the throttler."""
-
 Answer = Mapping[str, Any]
-D = TypeVar("D", bound=Document)
-N = TypeVar("N", int, float)
-
-
-def _document(model: type[D], status: object, **more: object) -> D:
-    """What a document and a part of the throttler's ``status`` have in common, and ``more``."""
-    known = {_NAMES.get(key, key): value for key, value in vars(status).items()}
-    return model.model_validate({key: value for key, value in known.items() if key in model.model_fields} | more)
 
 
 def link(**known: object) -> Link:
@@ -117,61 +79,22 @@ def _path(path: PathStatus, limit: str | None) -> Link:
     return link(**about, **state, kind="path", limit=limit)
 
 
-def sessions(status: Status | FoundSessions) -> list[Session]:
-    """The sessions that a throttler lists."""
-    return [_session(session) for session in status.sessions]
-
-
-def _session(session: SessionStatus) -> Session:
-    subflows = tuple(map(_subflow, session.subflows))
-    first = min(session.subflows, key=lambda subflow: not subflow.initial, default=None)
-    return _document(
-        Session,
-        session,
-        client=first.remote if first else "",
-        throttled=sum(subflow.throttled for subflow in subflows),
-        sent=known_sum(subflow.sent for subflow in subflows),
-        received=known_sum(subflow.received for subflow in subflows),
-        subflows=subflows,
-    )
-
-
-def _subflow(subflow: SubflowStatus) -> Subflow:
-    return _document(
-        Subflow,
-        subflow,
-        local=joined(subflow.local, subflow.local_port),
-        remote=joined(subflow.remote, subflow.remote_port),
-        rule=None if subflow.dry_run else subflow.rule,
-        counted_by=subflow.rule if subflow.dry_run else None,
-        rtt=None if subflow.rtt_us is None else subflow.rtt_us / 10**6,
-    )
-
-
 def rule(status: RuleStatus) -> Rule:
     """One of a throttler's policy."""
     now = "active" if status.active else "not now"
     state = (now, "only counts" * status.dry_run, "set at run time" * status.runtime)
     quota = status.quota
-    return _document(
-        Rule,
-        status,
+    return Rule(
+        name=status.name,
         state=", ".join(filter(None, state)),
+        rate=status.rate,
+        shared_by=status.shared_by,
+        subflows=status.subflows,
+        matches=status.matches,
         quota=f"{Size(quota.bytes)} per {quota.period}" if quota else None,
         used=quota.max_used if quota else None,
         exhausted=quota.exhausted if quota else None,
     )
-
-
-def htb_class(status: ClassStatus) -> HtbClass:
-    """One that a throttler's status lists."""
-    return _document(HtbClass, status)
-
-
-def known_sum(numbers: Iterable[N | None]) -> N | None:
-    """The sum of those that are known; None if none is."""
-    known = [number for number in numbers if number is not None]
-    return cast(N, sum(known)) if known else None
 
 
 def throttler(status: Status) -> tuple[float, str]:

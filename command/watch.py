@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from command import mapping, show
+from command import show
 from command.show import Column, D, Listed, Selection
-from tributary.api.documents import Document, Session
+from tributary.api.documents import Document, Session, known_sum
 from tributary.daemons.logs import printable
 from tributary.settings.errors import CommandError
 from tributary.settings.units import Duration
@@ -87,10 +87,7 @@ def _rated(new: D, old: D | None, seconds: float) -> D:
         before = {each.key: each for each in old.subflows}
         subflows = tuple(_rated(each, before.get(each.key), seconds) for each in new.subflows)
         # One that is over takes its bytes with it: the sum of rates is right, the difference of sums is not.
-        sums = {
-            rate: mapping.known_sum([getattr(each, rate) for each in subflows])
-            for rate in ("sent_rate", "received_rate")
-        }
+        sums = {rate: known_sum([getattr(each, rate) for each in subflows]) for rate in ("sent_rate", "received_rate")}
         return new.model_copy(update={"subflows": subflows, **sums})
     return new.model_copy(update=_growth(new, old, seconds))
 

@@ -10,7 +10,7 @@ from experiments.testbed import converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
-from throttler.service.status import Status, decode
+from throttler.service.status import Status, decoded
 from tributary.daemons import directories
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -97,7 +97,7 @@ def start_steering(testbed: Testbed, mode: str = "on") -> Process:
 
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
-    return decode(testbed.gateway.told(*python("command", "status", "throttler")))
+    return decoded(Status, testbed.gateway.told(*python("command", "status", "throttler")))
 
 
 def held_round_trip(testbed: Testbed) -> float:
@@ -106,13 +106,13 @@ def held_round_trip(testbed: Testbed) -> float:
     """
     subflows = [subflow for session in throttler_status(testbed).sessions for subflow in session.subflows]
     held = {
-        subflow.sent_bytes: subflow.rtt_us
+        subflow.sent: subflow.rtt
         for subflow in subflows
-        if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
+        if subflow.rule and subflow.sent is not None and subflow.rtt is not None
     }
     if not held:
         raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
-    return held[max(held)] / 1000
+    return held[max(held)] * 1000
 
 
 def lengthen_held_queue(testbed: Testbed) -> None:

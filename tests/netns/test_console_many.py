@@ -24,7 +24,6 @@ from throttler.policy.quotas import Quotas
 from throttler.service.engine import Engine
 from throttler.service.query import SessionQuery
 from throttler.service.report import Measured, Report
-from throttler.service.status import encode, encode_found
 from throttler.sources.source import SourceKind
 from tributary.api.places import THROTTLER
 from tributary.mptcp.events import SubflowEstablished
@@ -54,10 +53,10 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     def answer(connection: socket.socket) -> None:
         asked = json.loads(connection.makefile().readline())
         if asked["command"] == "status":
-            connection.sendall(json.dumps(encode(made.status)).encode())
+            connection.sendall(made.status.model_dump_json().encode())
         else:
             query = check(asked["query"], SessionQuery, where="sessions")
-            connection.sendall(encode_found(made.found(query)))
+            connection.sendall(made.found(query).model_dump_json().encode())
         connection.close()
 
     with Node(GATEWAY, Path()).entered():

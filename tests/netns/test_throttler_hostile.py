@@ -86,7 +86,7 @@ def token_over(interface_address: str) -> str:
         session["token"]
         for session in status()["sessions"]
         for subflow in session["subflows"]
-        if subflow["initial"] and subflow["remote"] == interface_address
+        if subflow["initial"] and subflow["remote"].startswith(f"{interface_address}:")
     )
     return str(found)
 

@@ -65,10 +65,10 @@ def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(s
         assert answer["elements_added"] == 1
         (held,) = class_statuses()
         assert (held["rule"], held["rate"]) == ("live", "4mbit")
-        sent, start = held["sent_bytes"], time.monotonic()
+        sent, start = held["sent"], time.monotonic()
         # How much of it MPTCP's scheduler still uses is its own affair, if no more than the rate.
-        eventually(lambda: class_statuses()[0]["sent_bytes"] - sent > 100_000 or time.monotonic() - start > 3)
-        assert 8 * (class_statuses()[0]["sent_bytes"] - sent) / (time.monotonic() - start) < 5e6
+        eventually(lambda: class_statuses()[0]["sent"] - sent > 100_000 or time.monotonic() - start > 3)
+        assert 8 * (class_statuses()[0]["sent"] - sent) / (time.monotonic() - start) < 5e6
         ask("unset", "live")
         assert not elements()
         client.finish()
@@ -79,20 +79,20 @@ def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(s
 def test_another_rate_changes_the_class_in_place_with_its_counters_and_drops_nothing(source: str) -> None:
     with throttled(source) as (_, client):
         client.request(12_000_000)
-        (before,) = eventually(lambda: [each for each in class_statuses() if each["sent_bytes"] > 200_000])
+        (before,) = eventually(lambda: [each for each in class_statuses() if each["sent"] > 200_000])
         answer = json.loads(ask("set", "wired-slow", "path=wired", "rate=50mbit", "--json"))
         assert (answer["elements_added"], answer["elements_removed"]) == (0, 0)
         (after,) = class_statuses()
-        assert (after["class"], after["rate"]) == (before["class"], "50mbit")
+        assert (after["id"], after["rate"]) == (before["id"], "50mbit")
         assert status()["rules"][0]["runtime"]
         client.finish()
         # Nothing is under way any more, so what is dropped from here on the change has dropped.
-        (before,) = eventually(lambda: [held for held in class_statuses() if held["backlog_bytes"] == 0])
+        (before,) = eventually(lambda: [held for held in class_statuses() if held["backlog"] == 0])
         ask("set", "wired-slow", "path=wired", "rate=1mbit")
         (after,) = class_statuses()
-        same = ("device", "class", "dropped_packets", "subflows")
+        same = ("device", "id", "dropped", "subflows")
         assert {key: after[key] for key in same} == {key: before[key] for key in same}
-        assert after["sent_bytes"] >= before["sent_bytes"] > 100_000
+        assert after["sent"] >= before["sent"] > 100_000
 
 
 def test_a_rule_that_is_not_accepted_changes_nothing() -> None:
@@ -140,7 +140,7 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
     with throttled(source):
         ask("set", "mail", "ports=[25]", "rate=1mbit")
         wired = subflows()["wired"]
-        ends = f"{wired['local']}:{wired['local_port']}", f"{wired['remote']}:{wired['remote_port']}"
+        ends = wired["local"], wired["remote"]
         (session,) = status()["sessions"]
         text = tributary("explain", *ends)
         assert text.splitlines() == [
@@ -162,7 +162,7 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
 def test_neither_status_nor_log_names_a_client_where_the_policy_forbids_it(source: str) -> None:
     with throttled(source, f'privacy = "network"\n{TEXT}') as (child, _):
         wired = subflows()["wired"]
-        assert wired["remote"] == "10.0.1.0"
+        assert wired["remote"].startswith("10.0.1.0:")
         (session,) = status()["sessions"]
         explained = tributary("explain", session["token"])
         ask("unset", "wired-slow")
@@ -179,7 +179,7 @@ def test_metrics_are_served_and_a_removed_class_has_none() -> None:
         assert series in page and 'tributary_throttler_rule_subflows{rule="wired-slow"} 1.0' in page
         assert "10.0.1.2" not in page
         (held,) = class_statuses()
-        on(GATEWAY, f"tc class del dev wired classid {held['class']}")
+        on(GATEWAY, f"tc class del dev wired classid {held['id']}")
         (entry,) = class_statuses()
         assert entry == held | dict.fromkeys(COUNTERS)
         page = metrics()
@@ -188,7 +188,7 @@ def test_metrics_are_served_and_a_removed_class_has_none() -> None:
     assert not classes()
 
 
-COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
+COUNTERS = ("sent", "packets", "dropped", "backlog")
 
 
 def metrics() -> str:
@@ -210,19 +210,19 @@ def test_an_active_policy_throttles_a_session_from_its_second_subflow_on(source:
     with throttled(source) as (_, client):
         (held,) = class_statuses()
         client.transfer(6_000_000)
-        sent = subflows()["wired"]["sent_bytes"]
+        sent = subflows()["wired"]["sent"]
         (held,) = class_statuses()
         # All that the path ever carried went through the class, but for the first kilobyte, which came before the join.
-        assert sent is not None and held["sent_bytes"] > sent - 5000
+        assert sent is not None and held["sent"] > sent - 5000
 
 
 def test_a_joined_subflow_is_throttled_before_it_carries_data(source: str) -> None:
     with throttled(source, TEXT.replace('path = "wired"', 'subflow_type = "join"')) as (_, client):
         client.transfer(3_000_000)
-        sent = subflows()["wireless"]["sent_bytes"]
+        sent = subflows()["wireless"]["sent"]
         (held,) = class_statuses()
         assert held["device"] == "wireless"
-        assert held["sent_bytes"] >= (sent or 0)
+        assert held["sent"] >= (sent or 0)
 
 
 @KERNEL
@@ -257,7 +257,7 @@ def test_a_subflow_that_becomes_a_backup_falls_under_the_rule_for_backups(source
         try:
             on(CLIENT, f"ip mptcp endpoint change id {number} backup")
             eventually(elements)
-            assert subflows()["wireless"]["download"] and status()["sessions"][0]["active_subflows"] == 1
+            assert subflows()["wireless"]["download"] and status()["sessions"][0]["active"] == 1
         finally:
             on(CLIENT, f"ip mptcp endpoint change id {number} nobackup")
         eventually(lambda: not elements())

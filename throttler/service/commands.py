@@ -20,7 +20,6 @@ from throttler.service.query import SessionQuery
 from throttler.service.query import check as check_query
 from throttler.service.report import Report
 from throttler.service.reporter import Reporter
-from throttler.service.status import encode, encode_found
 from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.topology import topology
@@ -200,11 +199,11 @@ class _Found:
     query: SessionQuery
 
     def __call__(self, report: Report) -> bytes:
-        return encode_found(report.found(self.query))
+        return report.found(self.query).model_dump_json().encode()
 
 
 def _status(report: Report) -> bytes:
-    return json.dumps(encode(report.status)).encode()
+    return report.status.model_dump_json().encode()
 
 
 def _described(rule: Rule) -> dict[str, Any]:

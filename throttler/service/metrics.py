@@ -10,7 +10,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
-from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from throttler.service.status import PathStatus, RuleStatus, Status
+from tributary.api.documents import HtbClass
 from tributary.daemons.metrics import Labels, Metrics, page
 from tributary.settings.units import Rate
 
@@ -39,9 +40,9 @@ _QUOTAS: _Figures = (
     ("exhausted", "exhausted", "Owners that have exhausted the rule's quota in this period."),
 )
 _CLASSES: _Figures = (
-    ("sent_bytes", "sent_bytes", "Bytes of Ethernet frames that the rule's classes sent."),
-    ("sent_packets", "sent_packets", "Packets that the rule's classes sent."),
-    ("dropped_packets", "dropped_packets", "Packets that the rule's classes dropped."),
+    ("sent_bytes", "sent", "Bytes of Ethernet frames that the rule's classes sent."),
+    ("sent_packets", "packets", "Packets that the rule's classes sent."),
+    ("dropped_packets", "dropped", "Packets that the rule's classes dropped."),
 )
 _PATHS: _Figures = (
     ("subflows", "subflows", "Subflows on the path."),
@@ -49,8 +50,8 @@ _PATHS: _Figures = (
 )
 _ENDING_HERE = "on the path, of sessions that end on this host."
 _SUBFLOWS: _Figures = (
-    ("sent_bytes", "sent_bytes", f"Bytes sent to clients {_ENDING_HERE}"),
-    ("received_bytes", "received_bytes", f"Bytes received from clients {_ENDING_HERE}"),
+    ("sent_bytes", "sent", f"Bytes sent to clients {_ENDING_HERE}"),
+    ("received_bytes", "received", f"Bytes received from clients {_ENDING_HERE}"),
 )
 _CAPTURE: _Figures = (
     ("packets", "passed", "Packets that the capture filter passed."),
@@ -100,19 +101,14 @@ class Exporter:
     def _update(self, status: Status) -> None:
         for name, attribute, _ in _CLASSES:
             self._classes[name].update(
-                (
-                    (entry.device, entry.id, entry.rule, entry.owner),
-                    (entry.rule, entry.direction),
-                    getattr(entry, attribute),
-                )
-                for entry in status.classes
+                (entry.key, (entry.rule, entry.direction), getattr(entry, attribute)) for entry in status.classes
             )
         if status.sessions_total and not status.sessions:
             # Their sockets were not read: what they count until they are is not forgotten.
             return
         for name, attribute, _ in _SUBFLOWS:
             self._subflows[name].update(
-                (_subflow_name(session, subflow), (subflow.path or "",), getattr(subflow, attribute))
+                ((session.token, subflow.local, subflow.remote), (subflow.path or "",), getattr(subflow, attribute))
                 for session in status.sessions
                 for subflow in session.subflows
             )
@@ -141,11 +137,11 @@ class Exporter:
         events = (((name,), count) for name, count in status.counters.items())
         yield _METRICS.counter("events", "Events of the throttler, by kind.", ("event",), events)
 
-    def _of_classes(self, classes: Sequence[ClassStatus]) -> Iterator[Metric]:
+    def _of_classes(self, classes: Sequence[HtbClass]) -> Iterator[Metric]:
         backlog: Counter[Labels] = Counter()
         for entry in classes:
-            if entry.backlog_bytes is not None:
-                backlog[entry.rule, entry.direction] += entry.backlog_bytes
+            if entry.backlog is not None:
+                backlog[entry.rule, entry.direction] += entry.backlog
         unknown = {(entry.rule, entry.direction) for entry in classes} - set(backlog)
         labels = ("rule", "direction")
         for name, _, text in _CLASSES:
@@ -173,7 +169,3 @@ def _of_paths(paths: Sequence[PathStatus]) -> Iterator[Metric]:
     for name, attribute, text in _PATHS:
         values = (((path.name, path.interface), getattr(path, attribute)) for path in paths)
         yield _METRICS.gauge(f"path_{name}", text, ("path", "interface"), values)
-
-
-def _subflow_name(session: SessionStatus, subflow: SubflowStatus) -> Hashable:
-    return session.token, subflow.local, subflow.local_port, subflow.remote, subflow.remote_port

@@ -49,7 +49,7 @@ def found(query: SessionQuery, snapshot: Snapshot, traffic: Mapping[FourTuple, T
         return fits
     keys: Mapping[str, Callable[[Session], Any]] = {
         "age": lambda session: -session.since,
-        "client": lambda session: by_number(_client(session)),
+        "client": lambda session: by_number(client(session)),
         "throttled": lambda session: sum(each.throttled for each in snapshot.decisions.get(session.token, ())),
         "sent": lambda session: _sum(session, traffic, "acked"),
         "received": lambda session: _sum(session, traffic, "received"),
@@ -69,11 +69,11 @@ def _fits(query: SessionQuery, session: Session, snapshot: Snapshot) -> bool:
         return False
     if not query.clients:
         return True
-    client = ip_address(_client(session))
-    return any(client in network for network in query.clients)
+    address = ip_address(client(session))
+    return any(address in network for network in query.clients)
 
 
-def _client(session: Session) -> str:
+def client(session: Session) -> str:
     """Its address on the first subflow."""
     return min(session.subflows, key=lambda subflow: not subflow.initial).name.remote
 

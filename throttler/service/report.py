@@ -14,28 +14,27 @@ from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction, SharedBy
 from throttler.service.engine import Engine
-from throttler.service.query import SessionQuery
+from throttler.service.query import SessionQuery, client
 from throttler.service.query import found as sessions_found
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     NOT_STEERED,
     CaptureStatus,
-    ClassStatus,
     FoundSessions,
     PathStatus,
     QuotaStatus,
     RuleStatus,
-    SessionStatus,
     Status,
     SteeringStatus,
-    SubflowStatus,
 )
 from throttler.sessions import Session, Subflow
 from throttler.shaping.plan import ActiveClass
 from throttler.shaping.render import MARK, class_id
 from throttler.shaping.topology import device
 from throttler.sources.source import SourceKind
+from tributary.api import documents
 from tributary.api.console import ExplainedSubflow
+from tributary.api.documents import known_sum
 from tributary.kernel.htb import ClassStatistics, of_device
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
@@ -107,7 +106,7 @@ class Report:
         """The sessions that a query asks for."""
         fits = sessions_found(query, self.snapshot, self.measured.subflows)
         part = fits[query.offset : query.offset + query.limit]
-        return FoundSessions(round(self.uptime, 3), len(fits), tuple(map(self._session, part)))
+        return FoundSessions(uptime_s=round(self.uptime, 3), total=len(fits), sessions=tuple(map(self._session, part)))
 
     @cached_property
     def _dry(self) -> Collection[str]:
@@ -148,18 +147,18 @@ class Report:
         snapshot = self.snapshot
         interface = snapshot.policy.paths[name].interface
         return PathStatus(
-            name,
-            interface,
-            interface not in snapshot.absent,
-            snapshot.subflows_by_path[name],
-            snapshot.throttled_by_path[name],
+            name=name,
+            interface=interface,
+            present=interface not in snapshot.absent,
+            subflows=snapshot.subflows_by_path[name],
+            throttled=snapshot.throttled_by_path[name],
         )
 
-    def _class(self, shown: ActiveClass) -> ClassStatus:
+    def _class(self, shown: ActiveClass) -> documents.HtbClass:
         htb = shown.htb
         where = device(htb.key.interface, htb.key.direction)
         found = self.measured.classes.get((where, htb.minor))
-        return ClassStatus(
+        return documents.HtbClass(
             device=where,
             id=class_id(htb.minor),
             direction=str(htb.key.direction),
@@ -168,13 +167,13 @@ class Report:
             rate=str(Rate(htb.rates.rate)),
             ceiling=str(Rate(htb.rates.ceiling)),
             subflows=shown.members,
-            sent_bytes=found.bytes if found else None,
-            sent_packets=found.packets if found else None,
-            dropped_packets=found.drops if found else None,
-            backlog_bytes=found.backlog if found else None,
+            sent=found.bytes if found else None,
+            packets=found.packets if found else None,
+            dropped=found.drops if found else None,
+            backlog=found.backlog if found else None,
         )
 
-    def _session(self, session: Session) -> SessionStatus:
+    def _session(self, session: Session) -> documents.Session:
         snapshot = self.snapshot
         decisions = {decision.subflow: decision for decision in snapshot.decisions.get(session.token, ())}
         class_keys = snapshot.class_keys.get(session.token, {})
@@ -183,40 +182,38 @@ class Report:
             for (way, name), key in class_keys.items()
             if key in snapshot.classes
         }
-        return SessionStatus(
+        subflows = tuple(self._subflow(each, decisions.get(each.name), classes) for each in session.subflows)
+        return documents.Session(
             token=f"{session.token:08x}",
-            age_s=self._age(session.since),
-            active_subflows=session.active,
-            subflows=tuple(self._subflow(each, decisions.get(each.name), classes) for each in session.subflows),
+            client=shortened(client(session), self._privacy),
+            age=round((self.now - session.since) / SECOND, 3),
+            active=session.active,
+            throttled=sum(subflow.throttled for subflow in subflows),
+            sent=known_sum(subflow.sent for subflow in subflows),
+            received=known_sum(subflow.received for subflow in subflows),
+            subflows=subflows,
         )
 
     def _subflow(
         self, subflow: Subflow, decision: Decision | None, classes: Mapping[tuple[FourTuple, Direction], str]
-    ) -> SubflowStatus:
+    ) -> documents.Subflow:
         name, traffic = subflow.name, self.measured.subflows.get(subflow.name)
-        return SubflowStatus(
-            local=name.local,
-            local_port=name.local_port,
-            remote=shortened(name.remote, self._privacy),
-            remote_port=name.remote_port,
-            interface=subflow.interface,
+        rule = decision.rule if decision else None
+        return documents.Subflow(
+            local=name.local_end,
+            remote=joined(shortened(name.remote, self._privacy), name.remote_port),
             path=decision.path if decision else None,
-            address_id=subflow.address_id,
             initial=subflow.initial,
             backup=subflow.backup,
-            age_s=self._age(subflow.since),
-            rule=decision.rule if decision else None,
+            rule=None if rule in self._dry else rule,
+            counted_by=rule if rule in self._dry else None,
             throttled=decision is not None and decision.throttled,
-            sent_bytes=traffic.acked if traffic else None,
-            received_bytes=traffic.received if traffic else None,
-            rtt_us=traffic.rtt_us if traffic else None,
-            dry_run=decision is not None and decision.rule in self._dry,
+            sent=traffic.acked if traffic else None,
+            received=traffic.received if traffic else None,
+            rtt=traffic.rtt_us / 10**6 if traffic else None,
             download=classes.get((name, Direction.DOWNLOAD)),
             upload=classes.get((name, Direction.UPLOAD)),
         )
-
-    def _age(self, since: int) -> float:
-        return round((self.now - since) / SECOND, 3)
 
 
 def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:

@@ -3,12 +3,15 @@
 Times are in seconds, sizes in bytes, rates in bits per second, and null is what is not known here.
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import ClassVar, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 VERSION = 1
 """Of all documents; a field may be added without another one."""
+
+N = TypeVar("N", int, float)
 
 
 class Document(BaseModel):
@@ -30,6 +33,12 @@ class Counted(Document):
     received: int | None = Field(description="bytes received from it")
     sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
     received_rate: float | None = Field(default=None, description="the same of `received`")
+
+
+def known_sum(numbers: Iterable[N | None]) -> N | None:
+    """The sum of those that are known; None if none is."""
+    known = [number for number in numbers if number is not None]
+    return cast(N, sum(known)) if known else None
 
 
 class Link(Counted):
@@ -85,6 +94,8 @@ class Subflow(Counted):
     throttled: bool = Field(description="a rule may also let it pass")
     counted_by: str | None = Field(description="the rule that only counts it (`dry-run`)")
     rtt: float | None = Field(description="smoothed round-trip time")
+    download: str | None = Field(default=None, description="its class for downloads, as in `tc class show`")
+    upload: str | None = Field(default=None, description="its class for uploads")
 
 
 class Session(Counted):
@@ -129,6 +140,7 @@ class HtbClass(Document):
     subflows: int = Field(description="subflows in it")
     sent: int | None = Field(description="bytes that passed")
     sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
+    packets: int | None = Field(default=None, description="packets that passed")
     dropped: int | None = Field(description="packets that it dropped")
     drop_rate: float | None = Field(default=None, description="packets a second since the last look of `--watch`")
     backlog: int | None = Field(description="bytes that wait in it")

@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -50,7 +49,7 @@ def test_a_list_is_sorted_by_a_column_and_what_is_not_known_comes_last() -> None
 
 
 def test_clients_are_sorted_as_addresses_and_not_as_texts() -> None:
-    (one,) = mapping.sessions(answer())
+    (one,) = answer().sessions
     clients = ["fd00::1", "10.0.12.1", "hidden", "10.0.2.1"]
     sessions = [one.model_copy(update={"client": client}) for client in clients]
     shown = show.chosen(sessions, SESSIONS, Selection(json=False, sort="client"))
@@ -59,7 +58,7 @@ def test_clients_are_sorted_as_addresses_and_not_as_texts() -> None:
 
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
     with command_error(Exit.USAGE, "--sort speed: accepted: token, client, age"):
-        show.chosen(mapping.sessions(answer()), SESSIONS, Selection(json=False, sort="speed"))
+        show.chosen(answer().sessions, SESSIONS, Selection(json=False, sort="speed"))
 
 
 def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,11 +93,11 @@ def test_no_cell_is_cut_and_on_a_terminal_the_last_column_folds(terminal: bool, 
 
 
 def test_titles_that_are_wider_than_their_cells_leave_the_others_their_room() -> None:
-    assert "…" not in "".join(printed(Listed(mapping.sessions(answer()), 0.0), SESSIONS, 40))
+    assert "…" not in "".join(printed(Listed(answer().sessions, 0.0), SESSIONS, 40))
 
 
 def test_a_session_counts_what_its_subflows_have() -> None:
-    (session,) = mapping.sessions(answer())
+    (session,) = answer().sessions
     assert (session.token, session.client) == ("1a2b3c4d", "10.0.1.2")
     assert (session.throttled, session.sent, session.received) == (1, 3000, 45)
     held, free = session.subflows
@@ -110,7 +109,7 @@ def test_a_path_shows_the_limit_that_the_command_set_and_no_other_rules_rate() -
     status = answer()
     rules = [rule for rule in status.rules if rule.rate]
     assert all(path.limit is None for path in mapping.paths(status))
-    limited = answer(rules=(replace(rules[0], name=f"limit-{status.paths[0].name}"),))
+    limited = answer(rules=(rules[0].model_copy(update={"name": f"limit-{status.paths[0].name}"}),))
     assert mapping.paths(limited)[0].limit == "5mbit"
 
 
@@ -121,7 +120,7 @@ def test_a_link_has_what_its_probes_have_found() -> None:
 
 
 def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> None:
-    (one,) = mapping.sessions(answer())
+    (one,) = answer().sessions
     sessions = [one.model_copy(update={"token": f"{number:08x}"}) for number in range(2_500)]
 
     def page(offset: int = 0) -> Listed[Session]:

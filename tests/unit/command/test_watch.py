@@ -3,12 +3,11 @@
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from command import mapping, watch
+from command import watch
 from command.lists import Interval
 from command.monitor import Seen, changes
 from command.show import CLASSES, LINKS, SESSIONS, Listed, Selection
@@ -26,23 +25,22 @@ def later(seconds: float = 2.0, sent: int = 0, received: int = 0, dropped: int =
     """The answer ``seconds`` after the first, with counters of the class and the first subflow grown."""
     first = answer()
     entry, (throttled, free) = first.classes[0], first.sessions[0].subflows
-    assert entry.sent_bytes is not None and entry.dropped_packets is not None
-    assert throttled.sent_bytes is not None and throttled.received_bytes is not None
-    entry = replace(entry, sent_bytes=entry.sent_bytes + sent, dropped_packets=entry.dropped_packets + dropped)
-    throttled = replace(
-        throttled, sent_bytes=throttled.sent_bytes + sent, received_bytes=throttled.received_bytes + received
-    )
+    assert entry.sent is not None and entry.dropped is not None
+    assert throttled.sent is not None and throttled.received is not None
+    entry = entry.model_copy(update={"sent": entry.sent + sent, "dropped": entry.dropped + dropped})
+    grown = {"sent": throttled.sent + sent, "received": throttled.received + received}
+    throttled = throttled.model_copy(update=grown)
     return answer(
         uptime_s=first.uptime_s + seconds, classes=(entry,), sessions=(session(first, subflows=(throttled, free)),)
     )
 
 
 def sessions(status: Status) -> Listed[Session]:
-    return Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
+    return Listed(status.sessions, status.uptime_s, status.sessions_total)
 
 
 def classes(status: Status) -> Listed[HtbClass]:
-    return Listed(list(map(mapping.htb_class, status.classes)), status.uptime_s, status.classes_total)
+    return Listed(status.classes, status.uptime_s, status.classes_total)
 
 
 def test_rates_are_differences_by_the_daemons_clock() -> None:
@@ -67,7 +65,8 @@ def test_a_counter_that_was_set_back_has_no_rate() -> None:
 
 def test_a_session_that_loses_a_subflow_keeps_the_rate_of_the_others() -> None:
     after = later(2.0, sent=1_000_000)
-    alone = replace(after, sessions=(session(after, subflows=after.sessions[0].subflows[:1]),))
+    one = session(after, subflows=after.sessions[0].subflows[:1])
+    alone = after.model_copy(update={"sessions": (one,)})
     (one,) = with_rates(sessions(answer()), sessions(alone)).documents
     assert one.sent_rate == pytest.approx(4e6)
 

@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 from starlette.requests import Request
 
-from command import box, mapping
+from command import box
 from command.show import Listed
 from console import api
 from console.api import Api
@@ -25,7 +25,7 @@ from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.privacy import Privacy
 
-SESSIONS = mapping.sessions(answer())
+SESSIONS = answer().sessions
 ROUTERS = [
     {"name": "berlin", "addresses": ["10.84.0.17", "10.84.0.18"]},
     {"name": "bonn", "addresses": ["10.84.0.33", "10.84.0.49"]},

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 pytest.importorskip("prometheus_client")
@@ -56,9 +54,9 @@ def classes(*counts: tuple[str, int | None]) -> Status:
     (read,), (not_read,) = answer().classes, unread(answer()).classes
     return answer(
         classes=tuple(
-            replace(not_read, owner=owner)
+            not_read.model_copy(update={"owner": owner})
             if sent is None
-            else replace(read, owner=owner, sent_bytes=sent, backlog_bytes=10)
+            else read.model_copy(update={"owner": owner, "sent": sent, "backlog": 10})
             for owner, sent in counts
         )
     )
@@ -99,12 +97,12 @@ def test_what_a_class_has_sent_counts_once_though_it_could_not_be_read_for_a_whi
 
 def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_a_while() -> None:
     def sent(count: int | None) -> Status:
-        throttled = replace(answer().sessions[0].subflows[0], sent_bytes=count)
+        throttled = answer().sessions[0].subflows[0].model_copy(update={"sent": count})
         return answer(sessions=(session(answer(), subflows=(throttled,)),))
 
     assert followed(("path_sent_bytes_total", ("wired",)), *map(sent, (100, None, 130))) == [100, 100, 130]
 
 
 def test_sums_do_not_leap_when_sockets_are_read_again_after_there_were_too_many() -> None:
-    steps = (answer(), replace(answer(), sessions=()), answer())
+    steps = (answer(), answer(sessions=()), answer())
     assert followed(("path_sent_bytes_total", ("wired",)), *steps) == [1000] * 3

@@ -78,7 +78,7 @@ def test_what_shows_no_addresses_of_clients_names_them_nowhere(privacy: Privacy,
     engine.handle(SESSION, 0)
     status = of(engine).status
     assert status.privacy == privacy
-    assert status.sessions[0].subflows[0].remote == shown
+    assert status.sessions[0].client == shown and status.sessions[0].subflows[0].remote.startswith(f"{shown}:")
     explained = explain(question(engine, ["00000007"]), privacy)
     touched = preview(Matcher(policy), policy, policy.rules[1], engine.sessions, frozenset({"rule"}))
     for text in (str(status), str(explained), touched.model_dump_json()):
