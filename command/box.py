@@ -135,11 +135,11 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
-        return Listed(list(map(mapping.device, self._lan["devices"])), self._lan["moment"])
+        return Listed(list(map(Device.model_validate, self._lan["devices"])), self._lan["moment"])
 
     def bypasses(self) -> list[Bypass]:
         """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""
-        return mapping.bypasses(self._lan)
+        return list(map(Bypass.model_validate, self._lan["bypass"]))
 
     @cached_property
     def _lan(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from throttler.service.status import PathStatus, RuleStatus, Status
-from tributary.api.documents import Bypass, Device, HomeGateway, Link, LinkTunnel, Rule
+from tributary.api.documents import HomeGateway, Link, LinkTunnel, Rule
 from tributary.daemons.text import plural
 from tributary.settings.units import Size
 
@@ -36,17 +36,6 @@ def wan_link(wan: Answer) -> Link:
         cap=cap.get("bytes"),
         advice=tuple(finding["text"] for finding in wan["diagnosis"]),
     )
-
-
-def device(answer: Answer) -> Device:
-    """One of a router's LAN; what it receives the router sends."""
-    about = {key: answer[key] for key in ("mac", "name", "addresses")}
-    return Device(**about, sent=answer["received_bytes"], received=answer["sent_bytes"])
-
-
-def bypasses(answer: Answer) -> list[Bypass]:
-    """Those of a router's LAN, in the order in which they count."""
-    return [Bypass.model_validate(each) for each in answer["bypass"]]
 
 
 def home_gateway(answer: Answer) -> HomeGateway | None:

@@ -38,8 +38,8 @@ class Subject:
     def value(self) -> str | None:
         """How it is now."""
         if self.kind == "bypass":
-            added = (each for each in mapping.bypasses(box.lan(PATIENCE)) if each.added)
-            return {each.match[0]: each.to for each in added}.get(self.name)
+            added = (each for each in box.lan(PATIENCE)["bypass"] if each["added"])
+            return {each["match"][0]: each["to"] for each in added}.get(self.name)
         if self.kind == "path":
             found = {each.name: each.limit for each in mapping.paths(box.throttler(PATIENCE))}
         else:

@@ -59,7 +59,10 @@ class _Device:
 
 
 def devices(counted: Mapping[str, Mapping[Any, int]], names: Mapping[str, str]) -> list[Answer]:
-    """Each device by its MAC address: ``names`` are those of MAC addresses, and bytes as the device sees them."""
+    """The API's documents of devices by their MAC addresses, of which ``names`` are some's.
+
+    ``counted`` has bytes as the device sees them, a document as the router does.
+    """
     found: defaultdict[str, _Device] = defaultdict(_Device)
     for version in _TYPES:
         received = dict(counted[f"received{version}"])
@@ -75,8 +78,8 @@ def devices(counted: Mapping[str, Mapping[Any, int]], names: Mapping[str, str]) 
             "mac": mac,
             "name": names.get(mac),
             "addresses": sorted(device.addresses, key=lambda each: (":" in each, each)),
-            "sent_bytes": device.sent,
-            "received_bytes": device.received,
+            "sent": device.received,
+            "received": device.sent,
         }
         for mac, device in sorted(found.items())
     ]

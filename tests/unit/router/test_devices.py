@@ -25,16 +25,16 @@ def test_the_addresses_of_a_device_are_put_together_by_its_mac_address() -> None
         "mac": LAPTOP,
         "name": "laptop",
         "addresses": ["192.168.77.9", "2001:db8::9"],
-        "sent_bytes": 128,
-        "received_bytes": 1201,
+        "sent": 1201,
+        "received": 128,
     }
-    assert (phone["name"], phone["sent_bytes"], phone["received_bytes"]) == (None, 7, 0)
+    assert (phone["name"], phone["sent"], phone["received"]) == (None, 0, 7)
 
 
 def test_an_address_of_two_devices_counts_once() -> None:
     counted: Counted = {"sent4": {(LAPTOP, "10.0.0.9"): 1, (PHONE, "10.0.0.9"): 2}, "received4": {"10.0.0.9": 10}}
     found = devices({**counted, "sent6": {}, "received6": {}}, {})
-    assert sum(each["received_bytes"] for each in found) == 10
+    assert sum(each["sent"] for each in found) == 10
 
 
 SEEN: Counted = {
@@ -49,8 +49,8 @@ SEEN: Counted = {
 def test_who_a_device_is_can_be_hidden_and_not_what_it_uses(privacy: Privacy, addresses: list[str]) -> None:
     found = devices(SEEN, {LAPTOP: "laptop"})
     laptop, phone = shown(found, privacy, b"one")
-    assert (laptop["addresses"], laptop["name"], laptop["sent_bytes"], laptop["received_bytes"]) == (
-        addresses, None, 127, 1000,
+    assert (laptop["addresses"], laptop["name"], laptop["sent"], laptop["received"]) == (
+        addresses, None, 1000, 127,
     )  # fmt: skip
     assert LAPTOP not in str(laptop) and laptop["mac"] != phone["mac"]
     assert shown(found, privacy, b"one") == [laptop, phone]
