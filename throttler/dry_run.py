@@ -45,7 +45,7 @@ def _held(policy: Policy, rule: Rule, stands: Topology) -> str:
 
 
 def _holds(policy: Policy, rule: Rule, interface: str, example: FourTuple) -> tuple[Assignment, ...]:
-    subflow = Subflow(example, interface, 0, rule.subflow_type is not SubflowType.JOIN, bool(rule.backup), 0)
+    subflow = Subflow(example, interface, rule.subflow_type is not SubflowType.JOIN, bool(rule.backup), 0)
     return Matcher(policy).assignments(
         rule, Session(0x1A2B3C4D, 0, (subflow,)), subflow, EvaluationContext(frozenset((rule.name,)))
     )

@@ -14,7 +14,6 @@ class Subflow:
 
     name: FourTuple
     interface: str
-    address_id: int
     initial: bool
     backup: bool
     since: int
@@ -92,7 +91,7 @@ class Sessions:
         if before != event.token:
             self._close(SubflowClosed(event.time, before, event.subflow, Ended.REPLACED))
         session = self._sessions.get(event.token) or Session(event.token, event.time, ())
-        new = Subflow(event.subflow, event.interface, event.address_id, event.initial, event.backup, event.time)
+        new = Subflow(event.subflow, event.interface, event.initial, event.backup, event.time)
         others = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
         self._sessions[event.token] = replace(session, subflows=(*others, new))
         self._known[event.subflow] = event.token, event.backup

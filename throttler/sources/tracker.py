@@ -193,14 +193,7 @@ class Tracker:
         self._joinings.pop(name)
         self.counts[Count.UNPROVEN if session.keys is None else Count.JOINS] += 1
         yield from self._established.add_subflow(
-            SubflowEstablished(
-                time=segment.time,
-                token=join.receiver_token,
-                subflow=name,
-                interface=joining.interface,
-                address_id=join.address_id,
-                backup=join.backup,
-            )
+            SubflowEstablished(segment.time, join.receiver_token, name, joining.interface, backup=join.backup)
         )
 
     # The end

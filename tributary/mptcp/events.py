@@ -23,15 +23,13 @@ class Ended(StrEnum):
 class SubflowEstablished:
     """A handshake was completed by a valid third ACK. ``interface`` is where the gateway's segments leave.
 
-    ``time`` is in nanoseconds of the monotonic clock. The first subflow of a session has address id 0 (RFC 8684
-    section 3.2); ``backup`` is what the client asked for.
+    ``time`` is in nanoseconds of the monotonic clock. ``backup`` is what the client asked for.
     """
 
     time: int
     token: int
     subflow: FourTuple
     interface: str
-    address_id: int = 0
     initial: bool = False
     backup: bool = False
 

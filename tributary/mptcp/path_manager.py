@@ -44,7 +44,6 @@ class Attribute(IntEnum):
     """Attributes of events, enum mptcp_event_attr."""
 
     TOKEN = 1
-    REM_ID = 4
     SADDR4 = 5
     SADDR6 = 6
     DADDR4 = 7
@@ -145,7 +144,6 @@ def _established(
         token=name,
         subflow=subflow,
         interface=interface_of(subflow) or "",
-        address_id=_number(found, Attribute.REM_ID),
         initial=initial,
         backup=_number(found, Attribute.BACKUP) != 0,
     )

@@ -39,7 +39,7 @@ _ALIVE = 1 << 1 | 1 << 8
 _SENDING = _ALIVE | 1 << 4 | 1 << 9 | 1 << 11
 _LISTENING = 1 << 10
 # MPTCP_SUBFLOW_ATTR_* and MPTCP_SUBFLOW_FLAG_* of linux/mptcp.h
-_TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
+_TOKEN_LOCAL, _FLAGS = 2, 8
 _JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _BACKUP_LOCAL, _ESTABLISHED = (1 << bit for bit in range(2, 7))
 # struct tcp_info of linux/tcp.h: round-trip time; window, retransmitted segments, bytes acknowledged and received; from
 # the delivery rate on, bytes a second, and the times busy, held up by the receiver's window, and by the send buffer.
@@ -87,7 +87,6 @@ class _Found:
     subflow: FourTuple
     token: int
     flags: int
-    remote_id: int
     info: bytes
 
 
@@ -111,7 +110,6 @@ def _established(found: _Found, now: int) -> SubflowEstablished:
         token=found.token,
         subflow=found.subflow,
         interface="",
-        address_id=found.remote_id,
         initial=not found.flags & (_JOIN_REMOTE | _JOIN_LOCAL),
         backup=bool(found.flags & _BACKUP_REMOTE),
     )
@@ -220,7 +218,7 @@ def _read(body: bytes) -> _Found | None:
         (token,), (flags,) = (struct.unpack("=I", mptcp[each]) for each in (_TOKEN_LOCAL, _FLAGS))
         family, _, _, _, *ends = _ANSWER.unpack_from(body)
         subflow = _name(family, *ends)
-        return _Found(subflow, token, flags, mptcp.get(_ID_REMOTE, b"\0")[0], given.get(_INFO, b""))
+        return _Found(subflow, token, flags, given.get(_INFO, b""))
     except (Malformed, KeyError, struct.error):
         return None
 

@@ -17,7 +17,7 @@ FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
 SESSION = (
     SubflowEstablished(1, 7, FIRST, "eth0", initial=True),
-    SubflowEstablished(2, 7, JOINED, "eth1", address_id=3),
+    SubflowEstablished(2, 7, JOINED, "eth1"),
 )
 PATHS = '[paths.wired]\ninterface = "eth0"\n[paths.wireless]\ninterface = "eth1"\n'
 

@@ -96,7 +96,7 @@ def policy() -> Policy:
 
 def subflow(number: int, interface: str, backup: bool = False) -> Subflow:
     name = FourTuple("10.0.1.1", 3128, f"10.0.{number}.2", 40000)
-    return Subflow(name, interface, number, initial=number == 1, backup=backup, since=0)
+    return Subflow(name, interface, initial=number == 1, backup=backup, since=0)
 
 
 def context(policy: Policy) -> EvaluationContext:
@@ -208,7 +208,7 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
 )
 def test_shared_by_says_who_shares_a_class(shared_by: str, keys: list[str]) -> None:
     policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nshared_by = "{shared_by}"'))
-    ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", 3, False, False, 0)
+    ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", False, False, 0)
     assert [one.owner.key for (one,) in assigned(policy, subflow(1, "eth0"), ipv6)] == keys
 
 

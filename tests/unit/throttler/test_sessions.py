@@ -12,7 +12,7 @@ from tributary.mptcp.four_tuple import FourTuple
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
 OPENED = SubflowEstablished(1, 7, FIRST, "wired", initial=True)
-JOIN = SubflowEstablished(2, 7, JOINED, "wireless", address_id=3)
+JOIN = SubflowEstablished(2, 7, JOINED, "wireless")
 
 
 def after(*events: Event) -> Sessions:

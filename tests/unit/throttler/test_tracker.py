@@ -116,7 +116,7 @@ def opened(script: Script) -> Script:
 
 
 def test_a_first_handshake_announces_the_initial_subflow(script: Script) -> None:
-    assert script.open() == [SubflowEstablished(script.now, TOKEN, FIRST, "wired", address_id=0, initial=True)]
+    assert script.open() == [SubflowEstablished(script.now, TOKEN, FIRST, "wired", initial=True)]
 
 
 def test_the_keys_may_come_with_the_first_data_when_the_third_ack_was_lost(asked: Script) -> None:
@@ -127,9 +127,7 @@ def test_a_join_is_announced_at_its_third_ack_and_not_before(opened: Script) -> 
     assert opened.client(SYN, MpJoinSyn(True, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW) == []
     answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
     assert opened.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW) == []
-    assert opened.prove_join() == [
-        SubflowEstablished(opened.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3, backup=True)
-    ]
+    assert opened.prove_join() == [SubflowEstablished(opened.now, TOKEN, SECOND_SUBFLOW, "wireless", backup=True)]
 
 
 def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> None:
@@ -300,7 +298,7 @@ def test_the_oldest_subflow_makes_room() -> None:
     script.open()
     assert script.join() == [
         SubflowClosed(script.now, TOKEN, FIRST, Ended.EVICTED),
-        SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3),
+        SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless"),
     ]
     assert script.count(Count.SUBFLOWS_EVICTED) == 1
 

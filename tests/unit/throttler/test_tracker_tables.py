@@ -53,7 +53,7 @@ def adopted(script: Script) -> Script:
 
 
 def test_a_join_to_an_adopted_session_is_taken_when_the_listener_answered(adopted: Script) -> None:
-    assert adopted.join(proof=bytes(20)) == [SubflowEstablished(adopted.now, TOKEN, SECOND_SUBFLOW, "wireless", 3)]
+    assert adopted.join(proof=bytes(20)) == [SubflowEstablished(adopted.now, TOKEN, SECOND_SUBFLOW, "wireless")]
     assert (adopted.count(Count.UNPROVEN), adopted.count(Count.JOINS)) == (1, 0)
 
 
@@ -64,7 +64,7 @@ def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Scri
 
 
 def test_an_adopted_subflow_ends_as_any_other(adopted: Script) -> None:
-    assert adopted.tracker.import_existing(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
+    assert adopted.tracker.import_existing(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False)) == []
     assert adopted.client(RST) == [SubflowClosed(adopted.now, TOKEN, FIRST, Ended.RESET)]
     adopted.client(FIN | ACK, subflow=SECOND_SUBFLOW)
     events = adopted.listener(FIN | ACK, subflow=SECOND_SUBFLOW)
