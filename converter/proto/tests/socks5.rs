@@ -10,8 +10,8 @@ use incremental::{accepts, refuses};
 use proptest::prelude::*;
 use tributary_proto::host::Host;
 use tributary_proto::socks5::{
-    AuthMethod, Code, FieldLength, Greeting, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting,
-    parse_login, parse_request,
+    AuthMethod, Code, Greeting, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting, parse_login,
+    parse_request,
 };
 
 fn address(text: &str) -> SocketAddr {
@@ -45,83 +45,50 @@ fn login(user: &[u8], password: &[u8]) -> Login {
 
 /// A CONNECT to a name of these bytes, port 80.
 fn connect_to_name(name: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(name.len()).expect("a short name");
-    [&[5, 1, 0, 3, length], name, &[0, 80]].concat()
+    [&[5, 1, 0, 3], &field(name)[..], &[0, 80]].concat()
+}
+
+/// So many bytes, and their number before them.
+fn field(bytes: &[u8]) -> Vec<u8> {
+    [&[u8::try_from(bytes.len()).expect("255 bytes")], bytes].concat()
 }
 
 #[test]
-fn every_greeting_is_parsed_and_emitted() {
+fn every_greeting_is_parsed() {
     for (bytes, methods) in [
+        ("05 00", vec![]),
         ("05 01 00", vec![0]),
         ("05 02 00 02", vec![0, 2]),
         ("05 03 01 02 80", vec![1, 2, 128]),
     ] {
-        let greeting = Greeting { methods };
-        accepts(parse_greeting, &hex(bytes), &greeting);
-        assert_eq!(greeting.encode(), Ok(hex(bytes)));
+        accepts(parse_greeting, &hex(bytes), &Greeting(methods));
     }
 }
 
 #[test]
 fn a_greeting_offers_what_it_lists() {
-    let greeting = Greeting { methods: vec![2, 128] };
-    assert!(greeting.offers(AuthMethod::UserPassword) && greeting.offers(AuthMethod::Other(128)));
+    let greeting = Greeting(vec![2, 128]);
+    assert!(greeting.offers(AuthMethod::UserPassword));
     assert!(!greeting.offers(AuthMethod::NoAuthentication));
 }
 
 #[test]
-fn a_greeting_without_methods_is_parsed_and_offers_none() {
-    let none = Greeting { methods: vec![] };
-    accepts(parse_greeting, &hex("05 00"), &none);
-    assert!(!none.offers(AuthMethod::NoAuthentication));
-    assert_eq!(none.encode(), Err(FieldLength));
-}
-
-#[test]
-fn the_longest_greeting_has_255_methods() {
-    let longest = Greeting { methods: vec![9; 255] };
-    accepts(parse_greeting, &longest.encode().expect("255 methods"), &longest);
-    assert_eq!(Greeting { methods: vec![9; 256] }.encode(), Err(FieldLength));
-}
-
-#[test]
 fn every_method_is_emitted() {
-    for (bytes, method) in [
-        ("05 00", AuthMethod::NoAuthentication),
-        ("05 02", AuthMethod::UserPassword),
-        ("05 ff", AuthMethod::NoneAcceptable),
-        ("05 01", AuthMethod::Other(1)),
-    ] {
-        assert_eq!(method.encode().to_vec(), hex(bytes));
-    }
+    assert_eq!(AuthMethod::NoAuthentication.encode(), [5, 0]);
+    assert_eq!(AuthMethod::UserPassword.encode(), [5, 2]);
+    assert_eq!(AuthMethod::NoneAcceptable.encode(), [5, 255]);
 }
 
 #[test]
-fn every_login_is_parsed_and_emitted() {
+fn every_login_is_parsed() {
     for (bytes, value) in [
         ("01 01 61 01 62", login(b"a", b"b")),
         ("01 04 616c6365 03 00ff20", login(b"alce", b"\0\xff ")),
+        ("01 00 00", login(b"", b"")),
+        ("01 00 01 61", login(b"", b"a")),
     ] {
         accepts(parse_login, &hex(bytes), &value);
-        assert_eq!(value.encode(), Ok(hex(bytes)));
     }
-}
-
-#[test]
-fn empty_fields_of_a_login_are_parsed_but_not_emitted() {
-    accepts(parse_login, &hex("01 00 00"), &login(b"", b""));
-    accepts(parse_login, &hex("01 00 01 61"), &login(b"", b"a"));
-    assert_eq!(login(b"", b"a").encode(), Err(FieldLength));
-    assert_eq!(login(b"a", b"").encode(), Err(FieldLength));
-}
-
-#[test]
-fn the_longest_login_has_513_bytes() {
-    let longest = login(&[b'u'; 255], &[b'p'; 255]);
-    let bytes = longest.encode().expect("255 bytes each");
-    assert_eq!(bytes.len(), 513);
-    accepts(parse_login, &bytes, &longest);
-    assert_eq!(login(&[b'u'; 256], b"p").encode(), Err(FieldLength));
 }
 
 #[test]
@@ -137,7 +104,7 @@ fn every_login_status_is_emitted() {
 }
 
 #[test]
-fn every_request_is_parsed_and_emitted() {
+fn every_request_is_parsed() {
     for (bytes, request) in [
         ("05 01 00 01 c0000207 01bb", to_address("192.0.2.7:443")),
         (
@@ -149,7 +116,6 @@ fn every_request_is_parsed_and_emitted() {
         ("05 01 00 03 08 785f2d612e7a302e 0000", to_name("x_-a.z0.", 0)),
     ] {
         accepts(parse_request, &hex(bytes), &request);
-        assert_eq!(request.encode(), Ok(hex(bytes)));
     }
 }
 
@@ -184,8 +150,6 @@ fn the_longest_name_has_253_bytes_and_a_dot() {
         5 + longer.len(),
         &ProtocolError::Name,
     );
-    assert_eq!(to_name(&"n".repeat(256), 80).encode(), Err(FieldLength));
-    assert_eq!(to_name("", 80).encode(), Err(FieldLength));
 }
 
 #[test]
@@ -215,7 +179,7 @@ fn names_that_no_host_has_are_refused_when_they_are_there() {
         let needed = 5 + name.len();
         refuses(parse_request, &connect_to_name(name), needed, &ProtocolError::Name);
     }
-    assert_eq!(ProtocolError::Name.code(), Some(Code::HostUnreachable));
+    assert_eq!(ProtocolError::Name.reply(), Some(Reply::refusal(Code::HostUnreachable)));
 }
 
 #[test]
@@ -271,7 +235,7 @@ fn other_commands_get_reply_7() {
         refuses(parse_request, &bytes, 2, &ProtocolError::Command(command));
     }
     let reply = ProtocolError::Command(2).reply();
-    assert_eq!(reply, Some(hex("05 07 00 01 00000000 0000")));
+    assert_eq!(reply, Some(Reply::refusal(Code::CommandNotSupported)));
 }
 
 #[test]
@@ -285,7 +249,7 @@ fn other_address_types_get_reply_8() {
         );
     }
     let reply = ProtocolError::AddressType(2).reply();
-    assert_eq!(reply, Some(hex("05 08 00 01 00000000 0000")));
+    assert_eq!(reply, Some(Reply::refusal(Code::AddressTypeNotSupported)));
 }
 
 #[test]
@@ -310,13 +274,11 @@ fn every_reply_is_emitted() {
         ("05 03 00 01 00000000 0000", Reply::refusal(Code::NetworkUnreachable)),
         ("05 04 00 01 00000000 0000", Reply::refusal(Code::HostUnreachable)),
         ("05 05 00 01 00000000 0000", Reply::refusal(Code::ConnectionRefused)),
-        ("05 06 00 01 00000000 0000", Reply::refusal(Code::TtlExpired)),
         ("05 07 00 01 00000000 0000", Reply::refusal(Code::CommandNotSupported)),
         (
             "05 08 00 01 00000000 0000",
             Reply::refusal(Code::AddressTypeNotSupported),
         ),
-        ("05 5a 00 01 00000000 0000", Reply::refusal(Code::Other(90))),
     ] {
         assert_eq!(reply.encode(), hex(bytes));
     }
@@ -324,18 +286,18 @@ fn every_reply_is_emitted() {
 
 proptest! {
     #[test]
-    fn every_greeting_survives(methods in proptest::collection::vec(any::<u8>(), 1..=255)) {
-        let greeting = Greeting { methods };
-        accepts(parse_greeting, &greeting.encode().expect("255 methods"), &greeting);
+    fn every_greeting_survives(methods in proptest::collection::vec(any::<u8>(), 0..=255)) {
+        let bytes = [vec![5], field(&methods)].concat();
+        accepts(parse_greeting, &bytes, &Greeting(methods));
     }
 
     #[test]
     fn every_login_survives(
-        user in proptest::collection::vec(any::<u8>(), 1..=255),
-        password in proptest::collection::vec(any::<u8>(), 1..=255),
+        user in proptest::collection::vec(any::<u8>(), 0..=255),
+        password in proptest::collection::vec(any::<u8>(), 0..=255),
     ) {
-        let login = Login { user, password };
-        accepts(parse_login, &login.encode().expect("255 bytes each"), &login);
+        let bytes = [vec![1], field(&user), field(&password)].concat();
+        accepts(parse_login, &bytes, &Login { user, password });
     }
 
     #[test]
@@ -343,15 +305,17 @@ proptest! {
         name in "([a-z0-9_]([a-z0-9_-]{0,20}[a-z0-9_])?[.]){0,10}[a-z_]",
         port in any::<u16>(),
     ) {
-        let request = to_name(&name, port);
-        accepts(parse_request, &request.encode().expect("255 bytes"), &request);
+        let bytes = [vec![5, 1, 0, 3], field(name.as_bytes()), port.to_be_bytes().to_vec()].concat();
+        accepts(parse_request, &bytes, &to_name(&name, port));
     }
 
+    /// A reply has its address as a request has.
     #[test]
     fn every_address_survives(ip in any::<std::net::IpAddr>(), port in any::<u16>()) {
         let address = SocketAddr::new(ip, port);
-        let request = to(address);
-        accepts(parse_request, &request.encode().expect("an address"), &request);
+        let mut bytes = Reply::success(address).encode();
+        bytes[1] = 1; // CONNECT
+        accepts(parse_request, &bytes, &to(address));
     }
 
     #[test]

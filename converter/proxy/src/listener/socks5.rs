@@ -40,7 +40,7 @@ struct NegotiationError {
 impl From<ReadMessageError<ProtocolError>> for NegotiationError {
     fn from(error: ReadMessageError<ProtocolError>) -> Self {
         let last = match &error {
-            ReadMessageError::Fault(fault) => fault.reply().unwrap_or_default(),
+            ReadMessageError::Fault(fault) => fault.reply().as_ref().map(Reply::encode).unwrap_or_default(),
             ReadMessageError::ClientGone | ReadMessageError::TimedOut | ReadMessageError::NoMemory => Vec::new(),
         };
         Self {
