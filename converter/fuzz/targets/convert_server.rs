@@ -26,7 +26,7 @@ fn check_refusal(data: &[u8]) {
         return;
     };
     if let Some(error) = &refusal.error {
-        let reply = refusal.reply().expect("there is an error");
+        let reply = error.encode();
         let (tlvs, consumed) = tributary_proto::convert::parse(&reply).expect("valid").expect("whole");
         assert_eq!(consumed, reply.len());
         assert!(matches!(&tlvs[..], [Tlv::Error(sent)] if sent.code() == error.code()));

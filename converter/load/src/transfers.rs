@@ -81,7 +81,7 @@ async fn transfer(options: &Options, size: usize) -> io::Result<Times> {
 
 /// A connection to `origin` through `converter`, on which `request` is sent already and nothing of its answer read.
 async fn convert(converter: SocketAddr, origin: SocketAddr, request: &[u8]) -> io::Result<TcpStream> {
-    let mut message = Request::connect(origin).encode().map_err(io::Error::other)?;
+    let mut message = Request::connect(origin).encode().expect("it is short");
     message.extend_from_slice(request);
     let mut stream = sockets::connect_with(converter, &message)?;
     // Asked for nothing else, a converter that has connected answers with a header alone (RFC 8803 section 6.1).

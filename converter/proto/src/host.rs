@@ -79,6 +79,14 @@ impl From<IpAddr> for Host {
     }
 }
 
+/// An address as IPv6, IPv4 as IPv4-mapped.
+pub(crate) fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(four) => four.to_ipv6_mapped(),
+        IpAddr::V6(six) => six,
+    }
+}
+
 /// Whether some resolvers would take the name for an IPv4 address: its last label is decimal, octal or hexadecimal
 /// (WHATWG URL, "ends in a number"). Of these, only the canonical dotted quad is accepted.
 fn ends_in_a_number(text: &[u8]) -> bool {

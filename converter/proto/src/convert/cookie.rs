@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use siphasher::sip128::SipHasher24;
+
+use crate::host::mapped;
 
 /// Bytes in a cookie.
 pub const COOKIE_LENGTH: usize = 16;
@@ -60,13 +62,6 @@ fn cookie(secret: &[u8; SECRET_LENGTH], client: IpAddr) -> [u8; COOKIE_LENGTH] {
     SipHasher24::new_with_key(secret)
         .hash(&mapped(client).octets())
         .as_bytes()
-}
-
-fn mapped(client: IpAddr) -> Ipv6Addr {
-    match client {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
 }
 
 /// Compares without leaving early; `black_box` keeps the compiler from doing so.

@@ -1,30 +1,19 @@
 //! The Error TLV (RFC 8803 section 6.2.8).
 
-use std::fmt;
-
 use super::header::{HEADER_LENGTH, MAX_LENGTH, without_padding};
 
 /// The error codes (RFC 8803 section 6.2.8, table 2).
+#[allow(missing_docs)] // the names are the RFC's
 pub mod error_code {
-    /// Unsupported Version.
     pub const UNSUPPORTED_VERSION: u8 = 0;
-    /// Malformed Message.
     pub const MALFORMED_MESSAGE: u8 = 1;
-    /// Unsupported Message.
     pub const UNSUPPORTED_MESSAGE: u8 = 2;
-    /// Missing Cookie.
     pub const MISSING_COOKIE: u8 = 3;
-    /// Not Authorized.
     pub const NOT_AUTHORIZED: u8 = 32;
-    /// Unsupported TCP Option.
     pub const UNSUPPORTED_TCP_OPTION: u8 = 33;
-    /// Resource Exceeded.
     pub const RESOURCE_EXCEEDED: u8 = 64;
-    /// Network Failure.
     pub const NETWORK_FAILURE: u8 = 65;
-    /// Connection Reset.
     pub const CONNECTION_RESET: u8 = 96;
-    /// Destination Unreachable.
     pub const DESTINATION_UNREACHABLE: u8 = 97;
 }
 
@@ -134,25 +123,3 @@ impl ErrorTlv {
         out.truncate(start + MAX_VALUE);
     }
 }
-
-impl fmt::Display for ErrorTlv {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnsupportedVersion(list) => write!(f, "unsupported version (supports {list:?})"),
-            Self::MalformedMessage(_) => write!(f, "malformed message"),
-            Self::UnsupportedMessage(_) => write!(f, "unsupported message"),
-            Self::MissingCookie(_) => write!(f, "missing cookie"),
-            Self::NotAuthorized => write!(f, "not authorized"),
-            Self::UnsupportedTcpOption(kinds) => write!(f, "unsupported TCP options {kinds:?}"),
-            Self::ResourceExceeded { delay } => write!(f, "resource exceeded (wait {delay} s)"),
-            Self::NetworkFailure { delay } => write!(f, "network failure (wait {delay} s)"),
-            Self::ConnectionReset => write!(f, "connection reset by the server"),
-            Self::DestinationUnreachable { icmp_code } => {
-                write!(f, "destination unreachable (ICMP code {icmp_code})")
-            }
-            Self::Unknown { code, .. } => write!(f, "error {code}"),
-        }
-    }
-}
-
-impl std::error::Error for ErrorTlv {}

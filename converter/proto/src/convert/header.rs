@@ -59,20 +59,10 @@ impl fmt::Display for MessageError {
     }
 }
 
-impl std::error::Error for MessageError {}
-
 /// The TLVs would make a message of more than [`MAX_LENGTH`] bytes, or a TCP option of more than
 /// 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Convert message over {MAX_LENGTH} bytes")
-    }
-}
-
-impl std::error::Error for TooLong {}
 
 /// Returns the length in bytes, header included, of the message that `bytes` begins with; `None`
 /// when the fixed header is not yet there.

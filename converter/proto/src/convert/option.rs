@@ -3,27 +3,17 @@
 use super::header::{MessageError, TooLong};
 
 /// The kinds of TCP options that RFC 8803 section 7 speaks of.
+#[allow(missing_docs)] // the names are those of the options
 pub mod option_kind {
-    /// End of Option List (section 7.1).
-    pub const END: u8 = 0;
-    /// No-Operation (section 7.1).
+    pub const END: u8 = 0; // section 7.1, as the next two
     pub const NOP: u8 = 1;
-    /// Maximum Segment Size (section 7.1).
     pub const MSS: u8 = 2;
-    /// Window Scale (section 7.2).
-    pub const WINDOW_SCALE: u8 = 3;
-    /// SACK-Permitted (section 7.3).
-    pub const SACK_PERMITTED: u8 = 4;
-    /// SACK (section 7.3).
-    pub const SACK: u8 = 5;
-    /// Timestamps (section 7.4).
-    pub const TIMESTAMPS: u8 = 8;
-    /// TCP-AO (section 7.7).
-    pub const TCP_AO: u8 = 29;
-    /// Multipath TCP (section 7.5).
-    pub const MPTCP: u8 = 30;
-    /// TCP Fast Open Cookie (section 7.6).
-    pub const FAST_OPEN: u8 = 34;
+    pub const WINDOW_SCALE: u8 = 3; // section 7.2
+    pub const SACK_PERMITTED: u8 = 4; // section 7.3
+    pub const SACK: u8 = 5; // section 7.3
+    pub const TIMESTAMPS: u8 = 8; // section 7.4
+    pub const TCP_AO: u8 = 29; // section 7.7
+    pub const MPTCP: u8 = 30; // section 7.5
 }
 
 /// The kinds that a converter on a host's own stack can advertise and take in a Connect TLV.

@@ -7,6 +7,7 @@ use super::message::encode;
 use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;
+use crate::host::mapped;
 
 /// A client's message: an Info TLV, a Connect TLV or both, and Cookie, path trace, source route
 /// and Reuse TLVs with either.
@@ -123,14 +124,13 @@ impl Request {
     pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
         let info = self.info.then_some(Tlv::Info);
         let connect = self.connect.as_ref().map(|connect| Tlv::Connect {
-            peer: mapped(connect.target),
+            peer: peer(connect.target),
             options: connect.options.clone(),
         });
         let cookie = self.cookie.clone().map(Tlv::Cookie);
         let path_trace = (!self.path_trace.is_empty()).then(|| Tlv::PathTrace(self.path_trace.clone()));
         let source_route = self.source_route.as_ref();
-        let source_route =
-            source_route.map(|source_route| Tlv::SourceRoute(source_route.iter().copied().map(mapped).collect()));
+        let source_route = source_route.map(|route| Tlv::SourceRoute(route.iter().copied().map(peer).collect()));
         let reuse = self.reuse.then_some(Tlv::Reuse);
         let tlvs: Vec<Tlv> = [info, connect, cookie, path_trace, source_route, reuse]
             .into_iter()
@@ -156,10 +156,6 @@ impl Request {
 }
 
 /// RFC 8803 section 6.2.5: the address MUST be encoded as IPv6, IPv4 as IPv4-mapped.
-fn mapped(target: SocketAddr) -> SocketAddrV6 {
-    let address = match target {
-        SocketAddr::V4(v4) => v4.ip().to_ipv6_mapped(),
-        SocketAddr::V6(v6) => *v6.ip(),
-    };
-    SocketAddrV6::new(address, target.port(), 0, 0)
+fn peer(target: SocketAddr) -> SocketAddrV6 {
+    SocketAddrV6::new(mapped(target.ip()), target.port(), 0, 0)
 }

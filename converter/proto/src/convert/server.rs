@@ -18,14 +18,6 @@ pub struct Refusal {
     pub error: Option<ErrorTlv>,
 }
 
-impl Refusal {
-    /// Returns the bytes to send before closing the connection (not resetting it: RFC 8803
-    /// section 6.2.2); `None`: reset it.
-    pub fn reply(&self) -> Option<Vec<u8>> {
-        self.error.as_ref().map(ErrorTlv::encode)
-    }
-}
-
 /// Parses the request that `bytes`, all that a client has sent so far, begin with. Returns it and
 /// its length in bytes: what follows is the client's data for the server. `None`: need more; at
 /// most [`message::MAX_LENGTH`] bytes are ever needed.

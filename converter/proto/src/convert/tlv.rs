@@ -7,26 +7,18 @@ use super::header::{MessageError, TooLong, WORD, without_padding, words};
 use super::option::{TcpOption, connect_options};
 
 /// The types of TLVs (RFC 8803 section 6.2.2, table 1).
+#[allow(missing_docs)] // the names are the RFC's
 pub mod tlv_type {
-    /// Reserved.
     pub const RESERVED: u8 = 0;
-    /// Info TLV.
     pub const INFO: u8 = 1;
-    /// Connect TLV.
     pub const CONNECT: u8 = 10;
-    /// Extended TCP Header TLV.
     pub const EXTENDED_TCP_HEADER: u8 = 20;
-    /// Supported TCP Extensions TLV.
     pub const SUPPORTED_TCP_EXTENSIONS: u8 = 21;
-    /// Cookie TLV.
     pub const COOKIE: u8 = 22;
-    /// Error TLV.
     pub const ERROR: u8 = 30;
-    /// Path trace TLV, of the types for private use (RFC 8803 section 10.2.2).
+    // Of the types for private use (RFC 8803 section 10.2.2).
     pub const PATH_TRACE: u8 = 192;
-    /// Source route TLV, of the same types.
     pub const SOURCE_ROUTE: u8 = 193;
-    /// Reuse TLV, of the same types.
     pub const REUSE: u8 = 194;
 }
 

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddrV6;
 
-use tributary_proto::convert::{ErrorTlv, MessageError, TcpOption, Tlv, TooLong, encode, parse};
+use tributary_proto::convert::{ErrorTlv, TcpOption, Tlv, TooLong, encode, parse};
 
 use crate::hex::hex;
-use crate::incremental::{accepts, refuses};
+use crate::incremental::accepts;
 
 fn peer(text: &str) -> SocketAddrV6 {
     text.parse().expect("an address")
@@ -197,44 +197,6 @@ fn values_longer_than_their_error_needs_are_not_looked_at() {
     accepts(parse, &hex("0103 2263 1e02 2001 0000 0000"), &refused);
     let delayed = vec![Tlv::Error(ErrorTlv::NetworkFailure { delay: 5 })];
     accepts(parse, &hex("0103 2263 1e02 4105 0000 0007"), &delayed);
-}
-
-#[test]
-fn framing_faults_are_found_when_the_message_is_whole() {
-    let cases = [
-        ("0102 2263 0100 0000", MessageError::TlvLength(1)),
-        ("0102 2263 0102 0000", MessageError::TlvLength(1)),
-        ("0103 2263 0102 0000 0000 0000", MessageError::TlvLength(1)),
-        ("0102 2263 c8ff 0000", MessageError::TlvLength(200)),
-        (
-            "0105 2263 0a04 01bb 2001 0db8 0000 0000 0000 0000",
-            MessageError::TlvLength(10),
-        ),
-        ("0103 2263 0101 0000 1602 0000", MessageError::TlvLength(22)),
-        ("0103 2263 0101 0000 0101 0000", MessageError::DuplicateTlv(1)),
-        ("0103 2263 c801 0000 c801 0001", MessageError::DuplicateTlv(200)),
-        ("0102 2263 0001 0000", MessageError::ReservedTlv),
-        ("0103 2263 0101 0000 0000 0000", MessageError::ReservedTlv),
-    ];
-    for (bytes, fault) in cases {
-        refuses(parse, &hex(bytes), hex(bytes).len(), &fault);
-    }
-}
-
-#[test]
-fn header_faults_are_found_with_the_header() {
-    let cases = [
-        ("0100 2263", MessageError::ZeroTotalLength),
-        ("0200 2263", MessageError::ZeroTotalLength),
-        ("0001 2263", MessageError::Version(0)),
-        ("02ff 2263", MessageError::Version(2)),
-        ("0102 2264", MessageError::NotConvert),
-        ("0100 6322", MessageError::NotConvert),
-        ("4745 5420", MessageError::NotConvert),
-    ];
-    for (bytes, fault) in cases {
-        refuses(parse, &hex(bytes), 4, &fault);
-    }
 }
 
 #[test]

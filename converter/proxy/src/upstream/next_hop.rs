@@ -13,7 +13,7 @@ use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tributary_proto::convert::client::{Answer, parse};
-use tributary_proto::convert::{BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, frame_header};
+use tributary_proto::convert::{BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, error_code, frame_header};
 use tributary_sys::unacknowledged;
 
 use super::hop_error::{HopError, Unserved};
@@ -26,8 +26,6 @@ use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
 
 const PIECE: usize = 16 << 10;
-/// RFC 8803 section 6.2.8.
-const RESOURCE_EXCEEDED: u8 = 64;
 
 /// The next converter, and its state for all threads.
 #[derive(Debug)]
@@ -315,7 +313,7 @@ impl NextHop {
                 let why = format!("it wants no requests for {seconds} s (Convert error {code})");
                 self.mark_down(delay, Why::Full, &why);
                 // Before it has read anything behind the request.
-                if code == RESOURCE_EXCEEDED {
+                if code == error_code::RESOURCE_EXCEEDED {
                     return Unserved::Elsewhere;
                 }
                 DialError::GatewayFailed
