@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use socket2::{Protocol, SockFilter, SockRef};
 use tributary_sys::{
-    SocketOption, TcpInfo, array, get_number, get_option, set_number, set_option, wait_for_packets_under_way,
+    SocketOption, TcpInfo, array, canonical, get_number, get_option, set_number, set_option, wait_for_packets_under_way,
 };
 
 use crate::leg::{Leg, Timestamps};
@@ -326,7 +326,7 @@ pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], NotQuiesce
         return Err(NotQuiescent::NotTcp);
     }
     let ends = [socket.local_addr()?, socket.peer_addr()?];
-    match ends.map(|end| end.as_socket().map(on_the_wire)) {
+    match ends.map(|end| end.as_socket().map(canonical)) {
         [Some(local), Some(remote)] if is_link_local(local) || is_link_local(remote) => Err(NotQuiescent::LinkLocal),
         [Some(local), Some(remote)] => Ok([local, remote]),
         _ => Err(NotQuiescent::NotTcp),
@@ -335,11 +335,6 @@ pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], NotQuiesce
 
 fn is_link_local(end: SocketAddr) -> bool {
     matches!(end.ip(), IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-/// An IPv6 socket has an IPv4 address as one of its own kind (RFC 4291 section 2.5.5.2), as one that listens for both does.
-fn on_the_wire(end: SocketAddr) -> SocketAddr {
-    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), NotQuiescent> {

@@ -1,8 +1,8 @@
 //! Encodes a checkpoint as bytes, to be restored on another machine.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use tributary_sys::array;
+use std::net::{IpAddr, SocketAddr};
+use tributary_sys::{array, mapped};
 
 use crate::checkpoint::{Checkpoint, Scales, WINDOW};
 
@@ -123,18 +123,14 @@ impl Checkpoint {
 }
 
 fn end(end: SocketAddr) -> [u8; 18] {
-    let address = match end.ip() {
-        IpAddr::V4(four) => four.to_ipv6_mapped(),
-        IpAddr::V6(six) => six,
-    };
     let mut bytes = [0; 18];
-    bytes[..16].copy_from_slice(&address.octets());
+    bytes[..16].copy_from_slice(&mapped(end.ip()).octets());
     bytes[16..].copy_from_slice(&end.port().to_be_bytes());
     bytes
 }
 
 fn address(bytes: &[u8], at: usize) -> SocketAddr {
-    let address = Ipv6Addr::from(array::<16>(bytes, at)).to_canonical();
+    let address = IpAddr::from(array::<16>(bytes, at)).to_canonical();
     SocketAddr::new(address, u16::from_be_bytes(array(bytes, at + 16)))
 }
 

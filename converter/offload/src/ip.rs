@@ -87,14 +87,6 @@ impl Header {
     }
 }
 
-/// An address as a header has it.
-pub fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
 fn ipv4(packet: &[u8]) -> Option<Header> {
     if packet.len() < IPV4_LENGTH || packet[PROTOCOL] != TCP {
         return None;

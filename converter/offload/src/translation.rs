@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use crate::bytes::{put, u16_at};
 use crate::checksum;
-use crate::ip::{self, Header};
+use crate::ip::Header;
 use crate::leg::{Flow, Incompatible, Leg};
-use tributary_sys::array;
+use tributary_sys::{array, octets};
 
 // Offsets in a TCP header, its length without options, and its flags.
 const SOURCE_PORT: usize = 0;
@@ -129,7 +129,7 @@ impl Translation {
         self.fixed_part(&mut new);
 
         // What it covers of the IP header is the same in both versions but for the addresses (RFC 8200 section 8.1).
-        let others = [self.to.source, self.to.destination].map(|end| ip::octets(end.ip()));
+        let others = [self.to.source, self.to.destination].map(|end| octets(end.ip()));
         let others = others.concat();
         let sum = checksum::updated(u16_at(&old, CHECKSUM), ip.addresses(packet), &others);
         let sum = checksum::updated(sum, &old, &new);

@@ -1,6 +1,7 @@
 //! What the kernel is asked for that no library wraps: the only unsafe code. No promise of a caller's is needed for any of
 //! it to be sound.
 
+mod address;
 pub mod bpf;
 mod descriptors;
 mod multipath;
@@ -18,6 +19,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{MembarrierCommand, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use address::{canonical, mapped, octets};
 pub use descriptors::inherited;
 pub use multipath::{Multipath, Subflow};
 pub use netlink::{Answer, Netlink, number_of};

@@ -1,10 +1,9 @@
 //! The kernel's table of translations: what of it is set here, and what is read.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tributary_sys::array;
+use tributary_sys::{array, mapped};
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError};
@@ -100,19 +99,11 @@ impl Table {
 /// A flow as the kernel's programs have it.
 pub fn key(flow: Flow) -> [u8; KEY] {
     let mut key = [0; KEY];
-    key[..16].copy_from_slice(&octets(flow.source.ip()));
-    key[16..32].copy_from_slice(&octets(flow.destination.ip()));
+    key[..16].copy_from_slice(&mapped(flow.source.ip()).octets());
+    key[16..32].copy_from_slice(&mapped(flow.destination.ip()).octets());
     key[32..34].copy_from_slice(&flow.source.port().to_be_bytes());
     key[34..].copy_from_slice(&flow.destination.port().to_be_bytes());
     key
-}
-
-/// An address as IPv6's: one of IPv4 is mapped (RFC 4291 section 2.5.5.2).
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
 }
 
 fn value(translation: &Translation, devices: Devices) -> [u8; VALUE] {

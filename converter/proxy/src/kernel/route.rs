@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use socket2::Socket;
-use tributary_sys::{Answer, Netlink, SocketOption, number_of, set_number};
+use tributary_sys::{Answer, Netlink, SocketOption, number_of, octets, set_number};
 
 /// What an address is to this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,13 +140,6 @@ fn family(address: IpAddr) -> i32 {
     match address {
         IpAddr::V4(_) => libc::AF_INET,
         IpAddr::V6(_) => libc::AF_INET6,
-    }
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(four) => four.octets().to_vec(),
-        IpAddr::V6(six) => six.octets().to_vec(),
     }
 }
 

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tributary_offload::Pause;
-use tributary_sys::{SocketOption, queued_icmp_code, receive, set_number};
+use tributary_sys::{SocketOption, canonical, queued_icmp_code, receive, set_number};
 
 use crate::config::{Intercept, Listen, ListenerKind, UpstreamSettings};
 
@@ -238,11 +238,6 @@ pub fn original_destination(stream: &TcpStream, how: Intercept) -> io::Result<So
                 .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
         }
     }
-}
-
-/// The address without its IPv4-mapped form, in which sockets for both families have it.
-pub fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// An ICMP destination unreachable, by its code (RFC 792, RFC 4443).

@@ -15,13 +15,12 @@ use tokio::time::sleep;
 use tributary_offload::{
     Connection, Incompatible, Limits, NotQuiescent, OffloadError, Seen, Translator, check_quiescent,
 };
-use tributary_sys::device_number;
+use tributary_sys::{canonical, device_number};
 
 use super::Pair;
 use super::attempt::{OffloadAttempt, slow_start_is_over};
 use crate::config::{Offload, Timeouts};
 use crate::kernel::route::{RouteQuery, Routes};
-use crate::kernel::sockets::canonical;
 use crate::observe::RelayResult;
 use crate::observe::metrics::Metrics;
 

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use tributary_proto::http::HeadLimits;
+use tributary_sys::canonical;
 
 use super::active_config::{ActiveConfig, BoundListener};
 use crate::config::{ListenerKind, Reuse};
@@ -226,7 +227,7 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
         match accepted {
             Ok((stream, client)) => {
                 let is_mptcp = !inherits && sockets::set_up_accepted_for_reads(&stream);
-                acceptor.handle_connection(stream, sockets::canonical(client), is_mptcp);
+                acceptor.handle_connection(stream, canonical(client), is_mptcp);
             }
             Err(error) if lacks_resources(&error) => {
                 acceptor.context.shared.registry.metrics.accept_pauses.inc();

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use tributary_proto::http::Authority;
+use tributary_sys::canonical;
 
 use super::addresses::Addresses;
 use super::fd_pool::{FdPermit, FdPool};
@@ -179,7 +180,7 @@ impl Dialer {
         via_gateway: bool,
         config: &Config,
     ) -> Result<SocketAddr, DialError> {
-        let address = sockets::canonical(address);
+        let address = canonical(address);
         if let Some(why) = targets::forbidden(address, &config.targets) {
             return Err(DialError::Forbidden(why));
         }
