@@ -1,8 +1,8 @@
 //! A connection's state out of its socket, by the kernel's repair mode (tcp(7), `TCP_REPAIR`).
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::{fmt, io};
 
 use socket2::{Protocol, SockFilter, SockRef};
 use tributary_sys::{
@@ -142,27 +142,36 @@ impl Checkpoint {
 }
 
 /// Why a connection cannot be checkpointed. The socket goes on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NotQuiescent {
     /// It is not a socket of TCP alone: of Multipath TCP, for one, also where that fell back to TCP.
+    #[error("the socket is not one of plain TCP")]
     NotTcp,
     /// Its addresses are of one link alone (RFC 4291 section 2.5.6), and without that link they say nothing.
+    #[error("the addresses are link-local")]
     LinkLocal,
     /// It is not established, but in this state (`include/net/tcp_states.h`).
+    #[error("the connection is in state {0}, not established")]
     State(u8),
     /// Something was agreed on that cannot be gone on with elsewhere, by `TCPI_OPT_` bits: 8 and 16 are explicit
     /// congestion notification.
+    #[error("options {0:#x} of TCP_INFO were agreed on")]
     Options(u8),
     /// A protocol of the kernel's is above it (`TCP_ULP`).
+    #[error("a protocol of the kernel is above TCP")]
     Upper,
     /// So many bytes were written and are not acknowledged.
+    #[error("{0} bytes are not acknowledged")]
     InFlight(u32),
     /// So many bytes came and were not read.
+    #[error("{0} bytes are not read")]
     Unread(u32),
     /// Bytes came behind others that are missing.
+    #[error("bytes are missing before others")]
     OutOfOrder,
     /// The kernel refuses: without `CAP_NET_ADMIN` it does.
-    Kernel(io::Error),
+    #[error("the kernel refuses: {0}")]
+    Kernel(#[from] io::Error),
 }
 
 impl NotQuiescent {
@@ -185,30 +194,6 @@ impl NotQuiescent {
             Self::OutOfOrder => "out-of-order",
             Self::Kernel(_) => "kernel",
         }
-    }
-}
-
-impl fmt::Display for NotQuiescent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotTcp => f.write_str("the socket is not one of plain TCP"),
-            Self::LinkLocal => f.write_str("the addresses are link-local"),
-            Self::State(state) => write!(f, "the connection is in state {state}, not established"),
-            Self::Options(bits) => write!(f, "options {bits:#x} of TCP_INFO were agreed on"),
-            Self::Upper => f.write_str("a protocol of the kernel is above TCP"),
-            Self::InFlight(bytes) => write!(f, "{bytes} bytes are not acknowledged"),
-            Self::Unread(bytes) => write!(f, "{bytes} bytes are not read"),
-            Self::OutOfOrder => f.write_str("bytes are missing before others"),
-            Self::Kernel(error) => write!(f, "the kernel refuses: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for NotQuiescent {}
-
-impl From<io::Error> for NotQuiescent {
-    fn from(error: io::Error) -> Self {
-        Self::Kernel(error)
     }
 }
 

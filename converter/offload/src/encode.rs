@@ -1,6 +1,5 @@
 //! Encodes a checkpoint as bytes, to be restored on another machine.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use tributary_sys::{array, mapped};
 
@@ -24,27 +23,18 @@ const NUMBERS: usize = 40;
 const WINDOWS: usize = 64;
 
 /// Why bytes are no checkpointed connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCheckpoint {
     /// They are of this version, which is not known here.
+    #[error("version {0} of a checkpoint")]
     Version(u8),
     /// Something was agreed on that is not known here.
+    #[error("unknown bits {0:#x} of what was agreed on")]
     Agreed(u8),
     /// A window's scale is above 14.
+    #[error("a window's scale of {0}")]
     Scale(u8),
 }
-
-impl fmt::Display for InvalidCheckpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => write!(f, "version {version} of a checkpoint"),
-            Self::Agreed(bits) => write!(f, "unknown bits {bits:#x} of what was agreed on"),
-            Self::Scale(scale) => write!(f, "a window's scale of {scale}"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidCheckpoint {}
 
 impl Checkpoint {
     /// Bytes that it takes.

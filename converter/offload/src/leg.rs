@@ -1,6 +1,5 @@
 //! One of the two connections that a converter relays between.
 
-use std::fmt;
 use std::net::SocketAddr;
 
 /// Where a segment comes from and goes to.
@@ -90,16 +89,20 @@ impl Leg {
 
 /// Why there can be no translation between two legs: one of them agreed on something that the other one did not, and
 /// segments cannot be made so that both ends are right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Incompatible {
     /// One of them goes by IPv4, the other one by IPv6, whose header is 20 bytes longer: where links take equally long
     /// packets, the segments that come by IPv4 are too long for it anyway.
+    #[error("one leg goes by IPv4, the other one by IPv6")]
     Versions,
     /// Selective acknowledgements are for one of them only.
+    #[error("one leg has selective acknowledgements, the other one has not")]
     Sack,
     /// Timestamps are.
+    #[error("one leg has timestamps, the other one has not")]
     Timestamps,
     /// Segments that one end may send are too long for the other one, or for the way there.
+    #[error("one end may send segments that are too long for the other one")]
     Mss,
 }
 
@@ -114,16 +117,3 @@ impl Incompatible {
         }
     }
 }
-
-impl fmt::Display for Incompatible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Versions => "one leg goes by IPv4, the other one by IPv6",
-            Self::Sack => "one leg has selective acknowledgements, the other one has not",
-            Self::Timestamps => "one leg has timestamps, the other one has not",
-            Self::Mss => "one end may send segments that are too long for the other one",
-        })
-    }
-}
-
-impl std::error::Error for Incompatible {}

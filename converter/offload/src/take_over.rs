@@ -1,7 +1,7 @@
 //! Hands two checkpointed connections over to the kernel.
 
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::{fmt, io};
 
 use crate::checkpoint::{Checkpoint, ask_for_window};
 use crate::kernel::{Connection, Translator};
@@ -9,29 +9,14 @@ use crate::leg::Incompatible;
 use crate::translation::Translation;
 
 /// Why two checkpointed connections cannot be one translation.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OffloadError {
     /// They do not fit each other.
+    #[error(transparent)]
     Incompatible(Incompatible),
     /// The kernel refuses: its table is full, for one.
-    Kernel(io::Error),
-}
-
-impl fmt::Display for OffloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Incompatible(incompatible) => incompatible.fmt(f),
-            Self::Kernel(error) => write!(f, "the kernel refuses: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for OffloadError {}
-
-impl From<io::Error> for OffloadError {
-    fn from(error: io::Error) -> Self {
-        Self::Kernel(error)
-    }
+    #[error("the kernel refuses: {0}")]
+    Kernel(#[from] io::Error),
 }
 
 impl Connection {
