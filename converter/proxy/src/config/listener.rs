@@ -1,7 +1,7 @@
 //! Listeners: as an operator writes them, and as they are once no key contradicts another.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -165,20 +165,9 @@ enum InterceptText {
 
 impl ListenText {
     /// An HTTP proxy for this machine alone.
-    pub(super) fn http_on_loopback() -> Self {
-        Self {
-            kind: KindText::Http,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3128)),
-            name: None,
-            mptcp: None,
-            users: BTreeMap::new(),
-            cookies: false,
-            intercept: None,
-            keep_client_address: false,
-            via_gateway: false,
-            early_syn: false,
-            offload: false,
-        }
+    pub(super) fn http_on_loopback() -> Vec<Self> {
+        let text = "kind = \"http\"\naddress = \"127.0.0.1:3128\"";
+        vec![toml::from_str(text).expect("a listener")]
     }
 
     /// The listener, of this number among those of `config`, or the key that contradicts another one.

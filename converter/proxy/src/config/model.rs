@@ -15,7 +15,7 @@ use super::listener::{Listen, ListenText};
 use super::units;
 
 /// The whole file. Every key has a default: an empty file is an HTTP proxy for this machine alone.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Threads that carry traffic; by default one for each processor.
@@ -54,7 +54,7 @@ pub struct Config {
     #[serde(skip)]
     pub listen: Vec<Listen>,
     /// The same as they are written, until all was checked.
-    #[serde(rename = "listen")]
+    #[serde(rename = "listen", default = "ListenText::http_on_loopback")]
     pub(super) written: Vec<ListenText>,
 }
 
@@ -360,31 +360,6 @@ impl LoggedClients {
     pub fn socket_address(self, client: SocketAddr) -> SocketAddr {
         let port = if self == Self::Full { client.port() } else { 0 };
         SocketAddr::new(self.address(client.ip()), port)
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            workers: None,
-            clients: Clients::default(),
-            targets: Targets::default(),
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            upstream: UpstreamSettings::default(),
-            http: Http::default(),
-            early_syn: EarlySyn::default(),
-            offload: Offload::default(),
-            gateway: None,
-            handoff: None,
-            names: Names::default(),
-            paths: BTreeMap::new(),
-            metrics: Metrics::default(),
-            control: Control::default(),
-            log: Log::default(),
-            listen: Vec::new(),
-            written: vec![ListenText::http_on_loopback()],
-        }
     }
 }
 
