@@ -28,16 +28,10 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct Rules {
     config: RulesConfig,
-    installed: HashMap<(SocketAddrV4, SocketAddrV4), Entry>,
+    /// With the time when each one began.
+    installed: HashMap<(SocketAddrV4, SocketAddrV4), (Rule, Duration)>,
     /// The service by back end and client: at a back end, a client's address and port belong to one connection.
     at_back_end: HashMap<(SocketAddrV4, SocketAddrV4), SocketAddrV4>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    back_end: SocketAddrV4,
-    number: u64,
-    begun: Duration,
 }
 
 impl Rules {
@@ -65,8 +59,7 @@ impl Rules {
         if !self.installed.contains_key(&key) && self.installed.len() >= self.config.max_rules {
             return Err(Rejection::Full);
         }
-        let is_there = |entry: &Entry| (entry.back_end, entry.number) == (rule.back_end, rule.number);
-        if self.installed.get(&key).is_some_and(is_there) {
+        if self.is_installed(&rule) {
             return Ok(vec![]);
         }
         let clients = self.config.clients;
@@ -74,19 +67,10 @@ impl Rules {
             Change::Insert(to_client(&rule), devices(device, clients)),
             Change::Insert(to_back_end(&rule), devices(clients, device)),
         ];
-        let entry = Entry {
-            back_end: rule.back_end,
-            number: rule.number,
-            begun: now,
-        };
-        let before = self.installed.insert(key, entry);
+        let before = self.installed.insert(key, (rule, now));
         self.at_back_end.insert((rule.back_end, rule.client), rule.service);
-        if let Some(before) = before.filter(|before| before.back_end != rule.back_end) {
+        if let Some((before, _)) = before.filter(|(before, _)| before.back_end != rule.back_end) {
             self.at_back_end.remove(&(before.back_end, rule.client));
-            let before = Rule {
-                back_end: before.back_end,
-                ..rule
-            };
             changes.push(Change::Remove(to_client(&before).from));
         }
         Ok(changes)
@@ -98,14 +82,17 @@ impl Rules {
         device.filter(|_| rules).ok_or(Rejection::NotConfigured)
     }
 
+    fn is_installed(&self, rule: &Rule) -> bool {
+        let installed = self.installed.get(&(rule.client, rule.service));
+        installed.is_some_and(|(installed, _)| installed == rule)
+    }
+
     /// Removes this rule, unless a newer one has replaced it.
     pub fn remove(&mut self, rule: Rule) -> Vec<Change> {
-        let key = (rule.client, rule.service);
-        match self.installed.get(&key) {
-            Some(entry) if entry.back_end == rule.back_end && entry.number == rule.number => {}
-            _ => return vec![],
+        if !self.is_installed(&rule) {
+            return vec![];
         }
-        self.installed.remove(&key);
+        self.installed.remove(&(rule.client, rule.service));
         self.at_back_end.remove(&(rule.back_end, rule.client));
         vec![
             Change::Remove(to_back_end(&rule).from),
@@ -115,20 +102,12 @@ impl Rules {
 
     /// The rules that have expired at `now`, by what was `seen` of each flow.
     pub fn expired(&self, now: Duration, limits: &Limits, seen: impl Fn(Flow) -> Seen) -> Vec<Rule> {
-        let mut expired = vec![];
-        for (&(client, service), entry) in &self.installed {
-            let rule = Rule {
-                client,
-                service,
-                back_end: entry.back_end,
-                number: entry.number,
-            };
-            let both = [seen(to_back_end(&rule).from), seen(to_client(&rule).from)];
-            if is_expired(&both, entry.begun, now, limits) {
-                expired.push(rule);
-            }
-        }
-        expired
+        let is_over = |(rule, begun): &&(Rule, Duration)| {
+            let both = [seen(to_back_end(rule).from), seen(to_client(rule).from)];
+            is_expired(&both, *begun, now, limits)
+        };
+        let expired = self.installed.values().filter(is_over);
+        expired.map(|(rule, _)| *rule).collect()
     }
 }
 
