@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::io;
+use std::path::Path;
 
 /// Exit codes, the same as those of every other Tributary command (docs/architecture.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,11 @@ impl Failure {
     /// For `map_err`: puts the attempt before the error.
     pub fn at<E: Display>(exit: Exit, attempted: impl Display) -> impl Fn(E) -> Self {
         move |error| Self::new(exit, format!("{attempted}: {error}"))
+    }
+
+    /// For `map_err`, of a file.
+    pub fn unreadable(file: &Path) -> impl Fn(io::Error) -> Self {
+        Self::at(Exit::NoInput, format!("{}: cannot be read", file.display()))
     }
 
     /// The same, with what was attempted before its message.

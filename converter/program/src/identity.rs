@@ -1,7 +1,6 @@
 //! The folder that `scripts/overlay enrol` makes for a node or a role.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -22,8 +21,7 @@ impl IdentityFolder {
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let read = |name| {
             let file = folder.join(name);
-            let unreadable = |error| unreadable(&file, &error);
-            fs::read(&file).map_err(unreadable)
+            fs::read(&file).map_err(Failure::unreadable(&file))
         };
         check_mode(&folder.join("node.key"))?;
         Ok(Self {
@@ -38,17 +36,12 @@ impl IdentityFolder {
 /// control list, whose mask appears as the group's rights (acl(5)).
 fn check_mode(key: &Path) -> Result<(), Failure> {
     const OTHERS: u32 = 0o037;
-    let found = fs::metadata(key).map_err(|error| unreadable(key, &error))?;
+    let found = fs::metadata(key).map_err(Failure::unreadable(key))?;
     if found.permissions().mode() & OTHERS == 0 {
         return Ok(());
     }
     let message = "others may read or change it: accepted: mode 0600";
     Err(Failure::at(Exit::NoPermission, key.display())(message))
-}
-
-fn unreadable(file: &Path, error: &io::Error) -> Failure {
-    let message = format!("{}: cannot be read: {error}", file.display());
-    Failure::new(Exit::NoInput, message)
 }
 
 #[cfg(test)]

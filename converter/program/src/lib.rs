@@ -6,9 +6,11 @@ mod failure;
 mod identity;
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use capabilities::{CapabilitySet, require};
@@ -48,6 +50,19 @@ fn start_log() {
     } else {
         log.init();
     }
+}
+
+/// An event loop on this thread, whose tasks stay there.
+pub fn event_loop() -> Result<LocalRuntime, Failure> {
+    let built = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
+    built.map_err(Failure::at(Exit::System, "event loop"))
+}
+
+/// The text of a file that the user named.
+pub fn read_text(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(Failure::unreadable(file))
 }
 
 /// Tells on standard output that the program is ready.

@@ -14,11 +14,10 @@ use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
 use handoff_switch::{Guard, Rules, RulesConfig, Switch, serve};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::LocalOptions;
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{interval, sleep};
 use tributary_offload::Limits;
-use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
+use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, event_loop, print_ready, require};
 use tributary_sys::device_number;
 
 /// Between two checks for expired rules.
@@ -111,10 +110,7 @@ fn main() -> process::ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     require(CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
-        .map_err(Failure::at(Exit::System, "event loop"))?;
+    let runtime = event_loop()?;
     let identity = match &arguments.identity {
         Some(folder) => Some(Identity::read(folder, Role::Switch).map_err(|failure| failure.during("--identity"))?),
         None => None,

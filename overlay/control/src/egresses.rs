@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::encode_bounded;
 use crate::name::Name;
-use tributary_program::{Exit, Failure};
+use tributary_program::{Exit, Failure, read_text};
 
 /// At most so many lines, since they are published as one value.
 pub(crate) const MAX_EGRESSES: usize = 4096;
@@ -76,10 +76,8 @@ pub struct Egresses(Vec<Egress>);
 impl Egresses {
     /// Reads the file; exits with 66 if that fails, with 65 if a line is wrong.
     pub fn load(path: &Path) -> Result<Self, Failure> {
-        let name = path.display();
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-        Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{name}:{wrong}")))
+        let text = read_text(path)?;
+        Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{}:{wrong}", path.display())))
     }
 
     /// Parses the file's text. The error begins with the number of the first wrong line.

@@ -25,7 +25,7 @@ use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
-use tributary_program::{Exit, Failure, end_signal};
+use tributary_program::{Exit, Failure, end_signal, event_loop};
 
 fn main() -> process::ExitCode {
     tributary_program::main(|arguments: Arguments| run(arguments.command))
@@ -34,11 +34,7 @@ fn main() -> process::ExitCode {
 /// On one thread, which lives as long as the process, so that the kernel ends an etcd of its own with it (prctl(2),
 /// `PR_SET_PDEATHSIG`).
 fn run(command: Command) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::from_io("tokio", &error))?;
-    runtime.block_on(async {
+    event_loop()?.block_on(async {
         match command {
             Command::Agent(arguments) => Box::pin(run_agent(arguments)).await,
             Command::Controller(arguments) => run_controller(arguments).await,

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
-use tributary_program::{Exit, Failure, end_signal};
+use tributary_program::{Exit, Failure, end_signal, event_loop, read_text};
 
 /// Idle TCP connections are closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,18 +86,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.check {
         return Ok(());
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::from_io("tokio", &error))?;
-    runtime.block_on(serve(&arguments.file, settings, arguments.listen, members))
+    event_loop()?.block_on(serve(&arguments.file, settings, arguments.listen, members))
 }
 
 fn load(file: &Path) -> Result<Settings, Failure> {
-    let shown = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}")))?;
-    Settings::parse(&text).map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))
+    Settings::parse(&read_text(file)?).map_err(Failure::at(Exit::BadData, file.display()))
 }
 
 /// Reads the file again at each SIGHUP; a refused one changes nothing.

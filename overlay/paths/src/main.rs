@@ -104,10 +104,7 @@ fn run(command: &Command) -> Result<(), Failure> {
 }
 
 fn mesh(path: &Path) -> Result<Graph, Failure> {
-    let bytes = fs::read(path).map_err(Failure::at(
-        Exit::NoInput,
-        format!("{}: cannot be read", path.display()),
-    ))?;
+    let bytes = fs::read(path).map_err(Failure::unreadable(path))?;
     let refused = |what: String| Failure::new(Exit::BadData, format!("{}, {what}", path.display()));
     let text = String::from_utf8(bytes).map_err(|error| refused(error.utf8_error().to_string()))?;
     read(&text)

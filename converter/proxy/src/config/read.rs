@@ -1,7 +1,7 @@
 //! From a file to a checked configuration, or to the one line that says what is wrong with it.
 
 use std::path::Path;
-use tributary_program::{Exit, Failure};
+use tributary_program::{Exit, Failure, read_text};
 
 use super::check::{self, Invalid};
 use super::{Config, Handoff, routes_file};
@@ -13,9 +13,7 @@ pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
         return parse("", "");
     };
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-    let mut config = parse(&text, &name)?;
+    let mut config = parse(&read_text(path)?, &name)?;
     if let Some(gateway) = &mut config.gateway {
         if let Some(file) = &gateway.routes_file {
             let more = routes_file::load(file)?;

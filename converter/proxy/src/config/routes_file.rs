@@ -7,17 +7,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::IpNet;
-use tributary_program::{Exit, Failure};
+use tributary_program::{Exit, Failure, read_text};
 
 use super::gateway::RouteSettings;
 use super::units;
 
 /// The routes in the file; a failure exits with 66 if it cannot be read, with 64 if a line is wrong.
 pub fn load(path: &Path) -> Result<Vec<RouteSettings>, Failure> {
-    let name = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-    parse(&text).map_err(|wrong| Failure::new(Exit::Usage, format!("{name}:{wrong}")))
+    let text = read_text(path)?;
+    parse(&text).map_err(|wrong| Failure::new(Exit::Usage, format!("{}:{wrong}", path.display())))
 }
 
 /// The routes in `text`, one for all networks with the same port, size and ways, in no order; or what is wrong with the first

@@ -23,9 +23,5 @@ pub fn pair() -> (TcpStream, Near) {
 
 /// Runs `action` as a thread of the converter would.
 pub fn block_on<T>(action: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default())
-        .expect("an event loop")
-        .block_on(action)
+    tributary_program::event_loop().expect("an event loop").block_on(action)
 }

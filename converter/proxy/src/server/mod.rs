@@ -17,7 +17,6 @@ use std::time::{Duration, Instant as Clock};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
-use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::interval;
 use tributary_proto::http::Pseudonym;
@@ -39,7 +38,7 @@ use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 pub use status::ListenerStatus;
 use status::{Answers, ControlSocket, accept_scrape, metrics_socket, watched};
 pub use status::{Status, ask};
-use tributary_program::{Exit, Failure};
+use tributary_program::{Exit, Failure, event_loop};
 use upgrade::{InheritedSockets, Predecessor, Successor};
 use worker::{Phase, Pool, accepted, dialer};
 
@@ -67,11 +66,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let active = ActiveConfig::new(config, None, &mut inherited, &registry.metrics)?;
     let metrics = metrics_socket(active.config.metrics.address, &mut inherited)?;
     inherited.close_the_rest();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default());
-    let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
-    runtime.block_on(async {
+    event_loop()?.block_on(async {
         let file = file.map(Path::to_owned);
         let service = Service::start(file, active, metrics, registry, predecessor).await?;
         service.serve().await
