@@ -155,7 +155,11 @@ fn contains(nets: &[IpNet], address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    const CASES: &str = include_str!("../../../tests/forbidden-targets.toml");
+    /// The tables of this name.
+    fn table<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+        let all: toml::Table = toml::from_str(include_str!("../../../tests/forbidden-targets.toml")).expect("tables");
+        all[name].clone().try_into().expect("rows")
+    }
 
     #[derive(Deserialize)]
     struct Closed {
@@ -165,8 +169,7 @@ mod tests {
 
     #[test]
     fn what_nobody_may_open_is_named_with_its_reason() {
-        let table: toml::Table = toml::from_str(CASES).expect("table");
-        let rows: Vec<Closed> = table["closed"].clone().try_into().expect("rows");
+        let rows: Vec<Closed> = table("closed");
         assert!(rows.len() > 10);
         for Closed { opened, because } in rows {
             let why = ranges().closed(opened).unwrap_or_default();
@@ -199,15 +202,8 @@ mod tests {
             assert_eq!(ranges().closed(range.network), None, "{}", range.network);
         }
     }
-}
 
-#[cfg(test)]
-mod verdict_tests {
-    use super::*;
-
-    const CASES: &str = include_str!("../../../tests/forbidden-targets.toml");
-
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     struct Case {
         opened: Vec<IpNet>,
         never: Vec<IpAddr>,
@@ -217,8 +213,7 @@ mod verdict_tests {
 
     #[test]
     fn every_address_of_the_table_gets_its_verdict() {
-        let table: toml::Table = toml::from_str(CASES).expect("table");
-        let cases: Vec<Case> = table["case"].clone().try_into().expect("cases");
+        let cases: Vec<Case> = table("case");
         assert!(cases.len() > 3);
         for case in cases {
             for (addresses, expected) in [
