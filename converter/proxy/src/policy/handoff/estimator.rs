@@ -67,14 +67,8 @@ impl SizeEstimator {
 
     /// Its answer had so many bytes, or more, if it was not seen that it came to its end.
     pub fn answered(&self, estimate: &SizeEstimate, bytes: u64, is_whole: bool) {
-        let Some(object) = estimate.object else {
-            return;
-        };
-        let mut sizes = self.sizes.lock();
-        if is_whole {
-            sizes.add(object, bytes);
-        } else {
-            sizes.add_at_least(object, bytes);
+        if let Some(object) = estimate.object {
+            self.sizes.lock().add(object, bytes, is_whole);
         }
     }
 
@@ -145,24 +139,20 @@ impl Sizes {
         self.rules.get(&rule)?.get().map(bytes)
     }
 
-    /// An answer had so many bytes.
-    pub fn add(&mut self, object: Object, bytes: u64) {
+    /// An answer had so many bytes; or more, unless it `is_whole`: the client may not have waited for its end, so that this
+    /// cannot make an object smaller.
+    pub fn add(&mut self, object: Object, bytes: u64, is_whole: bool) {
         let now = log(bytes);
-        self.learn(object, now, |before| before + OF_OBJECT * (now - before));
-    }
-
-    /// An answer had so many bytes, or more: the client may not have waited for its end. It cannot make an object smaller.
-    pub fn add_at_least(&mut self, object: Object, bytes: u64) {
-        let now = log(bytes);
-        self.learn(object, now, |before| before.max(now));
-    }
-
-    fn learn(&mut self, object: Object, first: f64, again: impl FnOnce(f64) -> f64) {
         let before = self.remembered(object.name);
-        self.remember(object.name, before.map_or(first, again));
+        let learnt = match before {
+            Some(before) if is_whole => before + OF_OBJECT * (now - before),
+            Some(before) => before.max(now),
+            None => now,
+        };
+        self.remember(object.name, learnt);
         // Each object counts once, however many ask for it: the next unknown one is like the others.
         if let Some(rule) = object.rule.filter(|_| before.is_none()) {
-            self.rules.entry(rule).or_default().add(first);
+            self.rules.entry(rule).or_default().add(now);
         }
     }
 
@@ -247,15 +237,6 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_breaks_off_makes_no_large_object_small() {
-        let estimator = SizeEstimator::new(1000);
-        let object = get(&estimator, "/a/x");
-        estimator.answered(&object, 5000, true);
-        (0..100).for_each(|_| estimator.answered(&object, 10, false));
-        assert!(!is_small(&estimator, get(&estimator, "/a/x")));
-    }
-
-    #[test]
     fn what_a_request_says_itself_counts_and_teaches_nothing() {
         let estimator = SizeEstimator::new(1000);
         estimator.answered(&get(&estimator, "/a/x"), 5000, true);
@@ -291,11 +272,6 @@ mod tests {
         let never = SizeEstimator::new(0);
         assert!(!is_small(&never, estimate(&never, "HEAD /a/x", "")));
     }
-}
-
-#[cfg(test)]
-mod sizes_tests {
-    use super::*;
 
     fn object(name: u64) -> Object {
         Object { name, rule: Some(1) }
@@ -304,7 +280,7 @@ mod sizes_tests {
     fn sizes_of(answers: &[u64]) -> Sizes {
         let mut sizes = Sizes::default();
         for bytes in answers {
-            sizes.add(object(7), *bytes);
+            sizes.add(object(7), *bytes, true);
         }
         sizes
     }
@@ -315,8 +291,8 @@ mod sizes_tests {
         assert_eq!(sizes.of(7), Some(5000));
         assert_eq!(sizes.of(8), None);
         assert_eq!(sizes.of_rule(1), None, "one is not enough");
-        (10..41).for_each(|name| sizes.add(object(name), 5000));
-        (0..100).for_each(|_| sizes.add(object(7), 1));
+        (10..41).for_each(|name| sizes.add(object(name), 5000, true));
+        (0..100).for_each(|_| sizes.add(object(7), 1, true));
         assert_eq!((sizes.of_rule(1), sizes.of_rule(2)), (Some(5000), None));
     }
 
@@ -331,11 +307,11 @@ mod sizes_tests {
     #[test]
     fn who_breaks_off_makes_no_object_smaller() {
         let mut sizes = sizes_of(&[1_000_000]);
-        sizes.add_at_least(object(7), 10);
+        sizes.add(object(7), 10, false);
         assert_eq!(sizes.of(7), Some(1_000_000));
-        sizes.add_at_least(object(7), 3_000_000);
+        sizes.add(object(7), 3_000_000, false);
         assert_eq!(sizes.of(7), Some(3_000_000));
-        sizes.add_at_least(object(8), 10);
+        sizes.add(object(8), 10, false);
         assert_eq!(sizes.of(8), Some(10));
     }
 
@@ -343,7 +319,7 @@ mod sizes_tests {
     fn what_is_no_example_says_nothing_of_others() {
         let mut sizes = Sizes::default();
         for name in 0..100 {
-            sizes.add(Object { name, rule: None }, 5000);
+            sizes.add(Object { name, rule: None }, 5000, true);
         }
         assert_eq!(sizes.of(7), Some(5000));
         assert_eq!(sizes.of_rule(1), None);
@@ -352,10 +328,10 @@ mod sizes_tests {
     #[test]
     fn a_rules_guess_follows_slowly() {
         let mut sizes = Sizes::default();
-        (0..100).for_each(|name| sizes.add(object(name), 1000));
-        sizes.add(object(100), 1_000_000);
+        (0..100).for_each(|name| sizes.add(object(name), 1000, true));
+        sizes.add(object(100), 1_000_000, true);
         assert!(sizes.of_rule(1).is_some_and(|bytes| bytes < 2000));
-        (200..10_200).for_each(|name| sizes.add(object(name), 1_000_000));
+        (200..10_200).for_each(|name| sizes.add(object(name), 1_000_000, true));
         assert!(sizes.of_rule(1).is_some_and(|bytes| bytes > 900_000));
     }
 
@@ -363,7 +339,7 @@ mod sizes_tests {
     fn those_that_are_asked_for_are_remembered_among_any_number_of_others() {
         let mut sizes = sizes_of(&[5000]);
         for name in 100..100 + 5 * MOST as u64 {
-            sizes.add(object(name), 1);
+            sizes.add(object(name), 1, true);
             if name % 1000 == 0 {
                 assert_eq!(sizes.of(7), Some(5000));
             }
