@@ -10,7 +10,7 @@ struct Case {
     sent: &'static str,
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 19] = [
     Case {
         fact: "absolute-form becomes origin-form",
         received: "GET http://a.example/x?y HTTP/1.1|Host: a.example|Accept: */*",
@@ -84,6 +84,16 @@ const CASES: [Case; 17] = [
                    Upgrade: websocket|Sec-WebSocket-Version: 13",
         sent: "GET / HTTP/1.1|Host: a.example|Sec-WebSocket-Version: 13|Via: 1.1 tributary-7f3a|Connection: upgrade|\
                Upgrade: websocket",
+    },
+    Case {
+        fact: "an upgrade with content of known length goes on, as Docker's client sends exec",
+        received: "POST http://a.example/ HTTP/1.1|Host: a.example|Upgrade: tcp|Connection: upgrade|Content-Length: 2",
+        sent: "POST / HTTP/1.1|Host: a.example|Content-Length: 2|Via: 1.1 tributary-7f3a|Connection: upgrade|Upgrade: tcp",
+    },
+    Case {
+        fact: "one with content in chunks does not",
+        received: "POST http://a.example/ HTTP/1.1|Host: a.example|Upgrade: tcp|Connection: upgrade|Transfer-Encoding: chunked",
+        sent: "POST / HTTP/1.1|Host: a.example|Transfer-Encoding: chunked|Via: 1.1 tributary-7f3a",
     },
     Case {
         fact: "OPTIONS without a path asks for the whole server",

@@ -210,15 +210,6 @@ fn test_framing_persistence_and_expectations_are_read() {
 }
 
 #[test]
-fn test_http_1_0_may_do_without_host() {
-    assert!(
-        read_request(b"GET http://example.com/ HTTP/1.0\r\n\r\n", &limits())
-            .unwrap()
-            .is_some()
-    );
-}
-
-#[test]
 fn test_connection_options_are_bounded() {
     for (count, is_accepted) in [(32, true), (33, false)] {
         let options = vec!["x"; count].join(",");
@@ -327,25 +318,6 @@ fn test_the_host_of_a_connect_may_say_anything() {
     }
     for fields in ["", "Host: a\r\nHost: a\r\n"] {
         assert_eq!(connect(fields).unwrap_err().status, 400, "{fields}");
-    }
-}
-
-/// As Docker's client sends `exec`: an upgrade with content of known length goes on, in chunks it does not.
-#[test]
-fn test_an_upgrade_may_carry_content_of_known_length() {
-    for (framing, is_passed_on) in [("Content-Length: 2", true), ("Transfer-Encoding: chunked", false)] {
-        let head = format!(
-            "POST http://a.example/exec HTTP/1.1\r\nHost: a.example\r\nUpgrade: tcp\r\nConnection: upgrade\r\n{framing}\r\n\r\n"
-        );
-        let request = accepted(head.as_bytes());
-        assert_eq!(request.upgrade, is_passed_on, "{framing}");
-        let sent = super::forwarded(&request);
-        assert_eq!(
-            sent.contains("Connection: upgrade\r\nUpgrade: tcp\r\n"),
-            is_passed_on,
-            "{sent}"
-        );
-        assert!(sent.contains(framing), "{sent}");
     }
 }
 
