@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use tributary_proto::http::exchange::{Action, ClientAfter, Event, Exchange, ExchangeResult, ServerAfter};
 
-use super::exchange::{
+use super::limits;
+use super::script::{
     CLIENT_END, CLIENT_RESET, GET, HEAD, LAST_GET, OLD_PUT, POST, PUT, SERVER_END, SERVER_RESET, SILENCE, SWITCH,
     UPGRADE, begin, client, server,
 };
-use super::limits;
 
 /// What happens next, without bytes of its own.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ mod forwarding;
 mod properties;
 mod requests;
 mod responses;
+mod script;
 mod smuggling;
 
 use std::time::{Duration, SystemTime};
