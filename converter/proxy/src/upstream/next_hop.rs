@@ -1,26 +1,29 @@
 //! The client's side of RFC 8803: connections that the next converter opens for this one, mostly over MPTCP.
 
+mod availability;
+mod request;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use socket2::Socket;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tributary_proto::convert::client::{Answer, parse};
-use tributary_proto::convert::{BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, error_code, frame_header};
+use tributary_proto::convert::{CLOSING, ErrorTlv, error_code};
 use tributary_sys::unacknowledged;
+
+use availability::{Away, Why};
+pub use request::{ConnectRequest, Manner, PendingRequest};
+use request::{SentRequest, connected, message};
 
 use super::hop_error::{HopError, Unserved};
 use super::idle_pool::IdlePool;
 use super::{DialError, KeptHop, Upstream, WaitingHop};
 use crate::config::{Gateway, UpstreamSettings};
-use crate::io::pipe::Early;
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
@@ -44,67 +47,6 @@ pub struct NextHop {
     pub option: Option<Arc<SynOption>>,
 }
 
-/// It gets no requests for a while.
-#[derive(Clone, Copy, Debug)]
-struct Away {
-    until: Instant,
-    why: Why,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Why {
-    /// Nothing comes from it: what it carries is lost.
-    Silent,
-    /// It served no request, or there was no way to it: that says nothing of what it carries.
-    Failed,
-    /// It wants no more than it has, and goes on with that.
-    Full,
-}
-
-/// A request to the next converter.
-#[derive(Clone, Debug)]
-pub struct ConnectRequest {
-    /// A connection to this server.
-    pub server: SocketAddr,
-    /// The converters that the request has passed, if the next one is to know.
-    pub path_trace: Vec<u64>,
-    /// The converters to pass after the next one, if it is to know.
-    pub source_route: Option<Vec<SocketAddr>>,
-}
-
-/// How a request is made.
-#[derive(Clone, Copy)]
-pub struct Manner<'a> {
-    /// What goes with it, and at most once to a converter that may pass it on.
-    pub early: &'a [u8],
-    /// The settings of next converters.
-    pub gateway: &'a Gateway,
-    /// Those of connections.
-    pub settings: &'a UpstreamSettings,
-    /// Until when an answer is waited for, if not for ever.
-    pub deadline: Option<Instant>,
-    /// Where connections that carry frames wait, if the connection may be one.
-    pub pool: Option<&'a Rc<IdlePool>>,
-}
-
-/// A request that was sent, or part of it.
-#[derive(Debug)]
-pub struct PendingRequest {
-    socket: Socket,
-    /// The converter that gets it.
-    pub hop: Arc<NextHop>,
-    /// The request.
-    pub request: ConnectRequest,
-    /// The encoded request, and the bytes behind it.
-    message: Vec<u8>,
-    /// The length of the request alone.
-    length: usize,
-    /// How much of the message went with the SYN.
-    sent: usize,
-    /// The cookie in the request.
-    cookie: Option<Vec<u8>>,
-}
-
 /// The next converter's answer.
 enum HopAnswer {
     /// The connection to the server is established.
@@ -113,13 +55,6 @@ enum HopAnswer {
     RetryWithCookie(Vec<u8>),
     /// The cookie is no longer good, or the request is not allowed: error 32 is for both.
     NotAuthorized,
-}
-
-impl PendingRequest {
-    /// Resets it.
-    pub fn give_up(self) {
-        sockets::reset_on_close(&self.socket);
-    }
 }
 
 impl NextHop {
@@ -133,103 +68,6 @@ impl NextHop {
             cookie: Mutex::default(),
             option,
         }
-    }
-
-    /// Whether it may be tried.
-    pub fn is_available(&self) -> bool {
-        self.away().is_none()
-    }
-
-    /// Whether nothing will come by the connections that it carries.
-    pub fn is_lost(&self) -> bool {
-        self.away().is_some_and(|away| away.why == Why::Silent)
-    }
-
-    fn away(&self) -> Option<Away> {
-        self.away.lock().filter(|away| Instant::now() < away.until)
-    }
-
-    /// It gets no requests for `retry`.
-    fn mark_down(&self, retry: Duration, why: Why, text: &str) {
-        let until = Instant::now() + retry;
-        let before = self.away.lock().replace(Away { until, why });
-        if before.is_none_or(|before| before.why != why) {
-            tracing::warn!("gateway {} is unavailable: {text}", self.address);
-        }
-    }
-
-    /// It has answered; whatever it says, one that is full wants no requests before its time.
-    fn mark_up(&self) {
-        let now = Instant::now();
-        *self.heard_at.lock() = Some(now);
-        let is_back = |away: &mut Away| away.why != Why::Full || now >= away.until;
-        if self.away.lock().take_if(is_back).is_some() {
-            tracing::info!("gateway {} is back", self.address);
-        }
-    }
-
-    /// Something came by a connection that it carries.
-    pub fn heard(&self) {
-        *self.heard_at.lock() = Some(Instant::now());
-    }
-
-    /// Ready once it is unavailable, for a request that waits for an answer on a connection by way of it: where a process
-    /// hangs, its kernel takes what is sent. A converter of which nothing was heard for a while is asked what it supports
-    /// (RFC 8803 section 6.2.3), and is unavailable if it says nothing within the rest of `gateway.timeout`.
-    pub async fn unavailable(&self, gateway: &Gateway, settings: &UpstreamSettings) {
-        let doubt = gateway.timeout / 3;
-        let rest = gateway.timeout.saturating_sub(doubt);
-        let mut since = Instant::now();
-        loop {
-            since = since.max(self.heard_at.lock().unwrap_or(since));
-            sleep_until(since + doubt).await;
-            let _asking = self.asking.lock().await;
-            if self.is_lost() {
-                return;
-            }
-            if self.heard_at.lock().is_some_and(|at| at.elapsed() < doubt) {
-                continue;
-            }
-            let asked = Instant::now();
-            let why = match timeout(rest, self.hear(gateway, settings)).await {
-                Ok(Ok(())) => {
-                    self.mark_up();
-                    continue;
-                }
-                Ok(Err(HopError::Unavailable(why))) => why,
-                // What this machine lacks says nothing of the other.
-                Ok(Err(_)) => {
-                    since = Instant::now();
-                    continue;
-                }
-                Err(_) => "it does not answer".to_owned(),
-            };
-            // The path of those that are there may be another one than a new connection's.
-            if self.heard_at.lock().is_none_or(|at| at < asked) {
-                self.mark_down(gateway.retry, Why::Silent, &why);
-            }
-        }
-    }
-
-    /// Asks it what it supports; any answer will do.
-    async fn hear(&self, gateway: &Gateway, settings: &UpstreamSettings) -> Result<(), HopError> {
-        let begin = || {
-            let socket = sockets::to_next_hop(self.address, gateway.mptcp, false, settings)?;
-            sockets::connect_with(&socket, self.address, &[]).map(|_| socket)
-        };
-        let socket = begin().map_err(|error| HopError::Request(error.into()))?;
-        let mut stream = connected(socket).await.map_err(HopError::connecting)?;
-        let message = Request::info().encode().unwrap_or_default(); // it is short
-        let mut answer = Vec::new();
-        let heard = async {
-            stream.send(&message, None).await?;
-            stream.read_more(&mut answer, PIECE, None).await
-        };
-        if heard.await.map_err(HopError::connected)? == 0 {
-            return Err(HopError::no_answer());
-        }
-        stream.disarm();
-        Ok(())
     }
 
     /// Asks for a connection, and waits for the answer.
@@ -541,55 +379,6 @@ impl NextHop {
     }
 }
 
-/// A request that the next converter has, or will have soon.
-struct SentRequest {
-    stream: ResetOnDrop,
-    /// Whether bytes for the server went behind it.
-    has_early: bool,
-    /// When the connection was established, if it has served others.
-    established: Option<Instant>,
-}
-
-impl SentRequest {
-    /// Once the answer is there, behind which the `inbox` came; `pool`: of a connection that carries frames.
-    fn upstream(
-        self,
-        hop: &Arc<NextHop>,
-        request: &ConnectRequest,
-        inbox: Vec<u8>,
-        pool: Option<&Rc<IdlePool>>,
-    ) -> Result<Upstream, HopError> {
-        let early = match pool {
-            Some(_) => Early::in_frames(inbox, READY.len())
-                .map_err(|BadFrame| HopError::Unavailable("it sends no frames".into()))?,
-            None => inbox.into(),
-        };
-        let keep = |(frames, pool): (FrameReader, &Rc<IdlePool>)| {
-            let read = (frames, early.trailer);
-            Box::new(KeptHop::new(hop.address, read, Rc::clone(pool), self.established))
-        };
-        Ok(Upstream {
-            stream: self.stream,
-            address: request.server,
-            early: early.bytes,
-            early_sent: self.has_early,
-            size: None,
-            hop: Some(Arc::clone(hop)),
-            kept: early.frames.zip(pool).map(keep),
-        })
-    }
-}
-
-impl Manner<'_> {
-    /// Adds what goes with the request to its `message`.
-    fn append_early(&self, message: &mut Vec<u8>) {
-        if self.pool.is_some() && !self.early.is_empty() {
-            message.extend_from_slice(&frame_header(self.early.len()));
-        }
-        message.extend_from_slice(self.early);
-    }
-}
-
 /// Waits until the peer has said something, or acknowledged all; fails at `by`. That the path of a connection which rested
 /// has died since shows by nothing else.
 async fn heard(stream: &ResetOnDrop, by: Instant) -> io::Result<()> {
@@ -597,56 +386,5 @@ async fn heard(stream: &ResetOnDrop, by: Instant) -> io::Result<()> {
         Ok(ready) => ready,
         Err(_) if unacknowledged(stream.as_fd())? == 0 => Ok(()),
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
-}
-
-fn message(request: &ConnectRequest, cookie: Option<&[u8]>, reuse: bool) -> Result<Vec<u8>, HopError> {
-    let request = Request::connect(request.server)
-        .with_path_trace(request.path_trace.clone())
-        .with_source_route(request.source_route.clone())
-        .with_reuse(reuse);
-    let request = match cookie {
-        Some(cookie) => request.with_cookie(cookie),
-        None => request,
-    };
-    request
-        .encode()
-        // The cookie and the way do not fit a message.
-        .map_err(|_| HopError::Request(DialError::GatewayFailed))
-}
-
-/// Waits until the next converter has taken the connection.
-async fn connected(socket: Socket) -> io::Result<ResetOnDrop> {
-    let stream = ResetOnDrop::new(TcpStream::from_std(socket.into())?);
-    stream.writable().await?;
-    if let Some(error) = stream.take_error()? {
-        return Err(error);
-    }
-    sockets::send_at_once(&stream);
-    Ok(stream)
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::pause;
-
-    use super::*;
-    use crate::io::loopback;
-
-    /// Where there is no route to it, nor for whoever asks whether it is there: connect(2) refuses multicast.
-    #[test]
-    fn a_converter_to_which_this_machine_has_no_route_gets_no_requests_and_loses_nothing() {
-        loopback::block_on(async {
-            pause();
-            let hop = NextHop::new(([224, 0, 0, 1], 1).into(), None);
-            let gateway: Gateway = toml::from_str("mptcp = false").expect("settings");
-            let settings = UpstreamSettings::default();
-            let waits = hop.unavailable(&gateway, &settings);
-            timeout(10 * gateway.timeout, waits).await.expect_err("not lost");
-            let unreachable = io::Error::from_raw_os_error(libc::ENETUNREACH);
-            let unserved = hop.unserved(HopError::connecting(unreachable), false, &gateway);
-            assert!(matches!(unserved, Unserved::Elsewhere));
-            assert!(!hop.is_available() && !hop.is_lost());
-        });
     }
 }
