@@ -10,7 +10,8 @@ use super::tlv::Tlv;
 use crate::host::mapped;
 
 /// A client's message: an Info TLV, a Connect TLV or both, and Cookie, path trace, source route
-/// and Reuse TLVs with either.
+/// and Reuse TLVs with either. The last three are for those that know of them: to others such a request is unsupported
+/// (RFC 8803 section 6.2.8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Whether the client asks what the converter supports (RFC 8803 section 6.2.3).
@@ -71,52 +72,6 @@ impl Request {
             info: true,
             ..Self::default()
         }
-    }
-
-    /// Asks also what the converter supports.
-    #[must_use]
-    pub fn with_info(self) -> Self {
-        Self { info: true, ..self }
-    }
-
-    /// Brings a cookie.
-    #[must_use]
-    pub fn with_cookie(self, cookie: &[u8]) -> Self {
-        Self {
-            cookie: Some(cookie.to_vec()),
-            ..self
-        }
-    }
-
-    /// Says which converters it has passed, for the next converter to see that it goes round in circles. Only for those
-    /// that know of path trace TLVs: to others such a request is unsupported (RFC 8803 section 6.2.8).
-    #[must_use]
-    pub fn with_path_trace(self, path_trace: Vec<u64>) -> Self {
-        Self { path_trace, ..self }
-    }
-
-    /// Names the converters to pass behind the one that gets it; with none it connects to the server itself. Only for
-    /// those that know of source route TLVs, as [`Self::with_path_trace`].
-    #[must_use]
-    pub fn with_source_route(self, source_route: Option<Vec<SocketAddr>>) -> Self {
-        Self { source_route, ..self }
-    }
-
-    /// Has both directions carry frames, so that another request may follow on the same connection. Only for those that
-    /// know of Reuse TLVs, as [`Self::with_path_trace`].
-    #[must_use]
-    pub fn with_reuse(self, reuse: bool) -> Self {
-        Self { reuse, ..self }
-    }
-
-    /// Asks for TCP options, without values, in the SYN to the server, and for the options of its
-    /// SYN+ACK. No kinds: only the latter. Without a connection asked for, this changes nothing.
-    #[must_use]
-    pub fn with_options(mut self, kinds: &[u8]) -> Self {
-        if let Some(connect) = &mut self.connect {
-            connect.options = Some(kinds.iter().copied().map(TcpOption::empty).collect());
-        }
-        self
     }
 
     /// Returns the message for the start of a connection to a converter; application data may

@@ -78,7 +78,11 @@ fn a_cookie_survives_the_error_that_brings_it_and_the_request_that_returns_it() 
     let tributary_proto::convert::client::Answer::Refused(ErrorTlv::MissingCookie(cookie)) = answer else {
         panic!("{answer:?}");
     };
-    let request = Request::info().with_cookie(&cookie).encode().expect("short");
+    let request = Request {
+        cookie: Some(cookie),
+        ..Request::info()
+    };
+    let request = request.encode().expect("short");
     let (request, _) = tributary_proto::convert::server::parse(&request, &[])
         .expect("valid")
         .expect("whole");

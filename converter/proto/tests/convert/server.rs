@@ -15,10 +15,30 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
+fn with_cookie(request: Request, cookie: &[u8]) -> Request {
+    let cookie = Some(cookie.to_vec());
+    Request { cookie, ..request }
+}
+
+/// Asks for a connection and for what is supported, with the cookie "key1".
+fn both(target: SocketAddr) -> Request {
+    Request {
+        info: true,
+        ..with_cookie(Request::connect(target), b"key1")
+    }
+}
+
+/// Asks for a connection with these options.
+fn extended(target: SocketAddr, kinds: &[u8]) -> Request {
+    let mut request = Request::connect(target);
+    let options = kinds.iter().copied().map(TcpOption::empty).collect();
+    request.connect.as_mut().expect("a Connect TLV").options = Some(options);
+    request
+}
+
 fn table() -> Vec<(&'static str, Request)> {
     let v4 = address("192.0.2.7:443");
     let v6 = address("[2001:db8::1]:80");
-    let mptcp = [option_kind::MPTCP];
     vec![
         ("0102 2263  0101 0000", Request::info()),
         (
@@ -31,29 +51,32 @@ fn table() -> Vec<(&'static str, Request)> {
         ),
         (
             "0107 2263  0101 0000  0a05 01bb 0000 0000 0000 0000 0000 ffff c000 0207",
-            Request::connect(v4).with_info(),
+            Request {
+                info: true,
+                ..Request::connect(v4)
+            },
         ),
         (
             "0107 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 1e02 0000",
-            Request::connect(v6).with_options(&mptcp),
+            extended(v6, &[option_kind::MPTCP]),
         ),
         (
             "0107 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 0000 0000",
-            Request::connect(v6).with_options(&[]),
+            extended(v6, &[]),
         ),
         (
             "0104 2263  0101 0000  1602 0000 6b65 7931",
-            Request::info().with_cookie(b"key1"),
+            with_cookie(Request::info(), b"key1"),
         ),
         (
             "0109 2263  0101 0000  0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001
              1602 0000 6b65 7931",
-            Request::connect(v6).with_info().with_cookie(b"key1"),
+            both(v6),
         ),
         (
             "0108 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 1e02 0802
              1601 0000",
-            Request::connect(v6).with_options(&[30, 8]).with_cookie(b""),
+            with_cookie(extended(v6, &[30, 8]), b""),
         ),
     ]
 }
@@ -78,17 +101,14 @@ fn tlvs_come_in_any_order() {
         "0109 2263  1602 0000 6b65 7931  0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001
          0101 0000",
     );
-    let request = Request::connect(address("[2001:db8::1]:80"))
-        .with_info()
-        .with_cookie(b"key1");
-    accepts(parse, &bytes, &request);
+    accepts(parse, &bytes, &both(address("[2001:db8::1]:80")));
 }
 
 #[test]
 fn options_0_1_2_3_and_5_are_ignored() {
     let bytes = hex("010d 2263  0a0c 0050 2001 0db8 0000 0000 0000 0000 0000 0001
          0204 05b4  0303 07 01  050a 0000 0001 0000 0002  00 01  1e02  0402 0000 0000");
-    let request = Request::connect(address("[2001:db8::1]:80")).with_options(&[30, 4]);
+    let request = extended(address("[2001:db8::1]:80"), &[30, 4]);
     accepts(parse, &bytes, &request);
 }
 
@@ -105,18 +125,19 @@ fn an_extended_connect_with_only_ignored_options_is_still_extended() {
 fn a_connect_says_whether_it_wants_mptcp() {
     let target = address("192.0.2.7:443");
     let wants = |request: Request| request.connect.expect("a Connect TLV").wants_mptcp();
-    assert!(wants(Request::connect(target).with_options(&[4, 30])));
-    assert!(!wants(Request::connect(target).with_options(&[4])));
+    assert!(wants(extended(target, &[4, 30])));
+    assert!(!wants(extended(target, &[4])));
     assert!(!wants(Request::connect(target)));
 }
 
 #[test]
 fn the_largest_request_is_taken() {
-    let request = Request::connect(address("192.0.2.7:443")).with_cookie(&[5; 992]);
+    let request = with_cookie(Request::connect(address("192.0.2.7:443")), &[5; 992]);
     let bytes = request.encode().expect("255 words");
     assert_eq!(bytes.len(), MAX_LENGTH);
     accepts(parse, &bytes, &request);
-    assert!(request.with_info().encode().is_err());
+    let longer = Request { info: true, ..request };
+    assert!(longer.encode().is_err());
 }
 
 #[test]
@@ -127,7 +148,7 @@ fn a_base_connect_gets_an_empty_message() {
 
 #[test]
 fn an_extended_connect_gets_the_options_of_the_servers_syn_ack() {
-    let request = Request::connect(address("192.0.2.7:443")).with_options(&[30]);
+    let request = extended(address("192.0.2.7:443"), &[30]);
     let reply = request.reply(&hex("0204 05b4 0402"), &[30]);
     assert_eq!(reply.encode(), hex("0104 2263 1403 0000 0204 05b4 0402 0000"));
     assert_eq!(request.reply(&[], &[30]).encode(), hex("0102 2263 1401 0000"));
@@ -137,7 +158,10 @@ fn an_extended_connect_gets_the_options_of_the_servers_syn_ack() {
 fn info_gets_the_supported_extensions() {
     let reply = Request::info().reply(&[], &SUPPORTED_TCP_EXTENSIONS);
     assert_eq!(reply.encode(), hex("0103 2263 1502 0000 0408 1e00"));
-    let both = Request::connect(address("192.0.2.7:443")).with_options(&[]).with_info();
+    let both = Request {
+        info: true,
+        ..extended(address("192.0.2.7:443"), &[])
+    };
     let reply = both.reply(&hex("0402 0101"), &[30]);
     assert_eq!(reply.encode(), hex("0105 2263 1402 0000 0402 0101 1502 0000 1e00 0000"));
 }
