@@ -109,157 +109,85 @@ mod tests {
         }
     }
 
+    /// Each line of a table: a text, in which `\n` ends a line, and parts of what is said of it.
+    fn cases(table: &str) -> impl Iterator<Item = (String, Vec<&str>)> {
+        table.trim().lines().map(|line| {
+            let (text, parts) = line.trim().split_once(" => ").expect("a case");
+            (text.replace(r"\n", "\n"), parts.split(" | ").collect())
+        })
+    }
+
+    fn refuses(text: &str, parts: &[&str]) {
+        let message = refusal(text);
+        let has_all = parts.iter().all(|part| message.contains(part));
+        assert!(has_all, "{text:?} gives {message:?}");
+    }
+
     #[test]
     fn what_is_wrong_is_named_with_file_key_value_and_what_is_accepted() {
-        for (text, parts) in [
-            (
-                "[limits]\nconnection = 5",
-                &["c.toml:2", "connection", "unknown field", "connections_per_client"][..],
-            ),
-            (
-                "[limits]\nconnections = \"many\"",
-                &["c.toml:2", "limits.connections", "\"many\""],
-            ),
-            ("[limits]\nbuffered = 5", &["limits.buffered", "5"]),
-            (
-                "[limits]\nbuffered = \"5\"",
-                &["limits.buffered", "\"5\"", "with its unit"],
-            ),
-            ("[timeouts]\nidle = \"0s\"", &["timeouts.idle", "above zero"]),
-            ("[timeouts]\nidle = 10", &["timeouts.idle", "10", "string"]),
-            ("[limits", &["c.toml:1"]),
-            (
-                "[early_syn]\nper_client = 0",
-                &["early_syn.per_client = 0", "above zero"],
-            ),
-            (
-                "[early_syn]\ntimeout = \"61s\"",
-                &["early_syn.timeout = 61s", "at most 60s"],
-            ),
-            (
-                "[targets]\nallow = [\"10.0.0.0/8\", \"169.254.169.254/32\"]",
-                &[
-                    "c.toml: targets.allow = 169.254.169.254/32",
-                    "never 169.254.0.0/16: link-local",
-                ],
-            ),
-            (
-                "[targets]\nallow = [\"127.0.0.1/32\"]",
-                &["targets.allow = 127.0.0.1/32", "never 127.0.0.0/8: loopback"],
-            ),
-            ("[timeouts]\nunused = \"0s\"", &["timeouts.unused", "above zero"]),
-            (
-                "[clients]\nnetworks = [\"0.0.0.0/0\"]",
-                &["clients.networks = 0.0.0.0/0", "open proxy"],
-            ),
-            (
-                "[[clients.shared]]\nnetwork = \"10.84.0.0/16\"\nprefix = 15",
-                &["clients.shared[0].prefix = 15", "16 to 32, inside of 10.84.0.0/16"],
-            ),
-            (
-                "[[clients.shared]]\nnetwork = \"10.84.0.0/16\"\nprefix = 33",
-                &["clients.shared[0].prefix = 33", "16 to 32"],
-            ),
-            ("listen = []", &["listen", "one listener or more"]),
-            (
-                "[gateway]\naddress = \"127.0.0.1:3128\"",
-                &["gateway = 127.0.0.1:3128", "another converter's"],
-            ),
-            (
-                "[clients]\nnetworks = [\"10.0.0.0/33\"]",
-                &["clients.networks[0]", "10.0.0.0/33"],
-            ),
-            (
-                "[[listen]]\nkind = \"ftp\"\naddress = \"127.0.0.1:1\"",
-                &["listen[0].kind", "ftp", "socks5"],
-            ),
-            (
-                "[[listen]]\nkind = \"http\"\naddress = \"10.0.0.1\"",
-                &["listen[0].address", "10.0.0.1"],
-            ),
-            (
-                "[[listen]]\nkind = \"http\"\naddress = \"0.0.0.0:3128\"",
-                &["listen[0].address", "loopback", "open proxy"],
-            ),
-            (
-                "[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:0\"",
-                &["listen[0].address", "port above zero"],
-            ),
-        ] {
-            let message = refusal(text);
-            assert!(
-                parts.iter().all(|part| message.contains(part)),
-                "{text:?} gives {message:?}"
-            );
+        for (text, parts) in cases(
+            r#"
+            [limits]\nconnection = 5 => c.toml:2 | connection | unknown field | connections_per_client
+            [limits]\nconnections = "many" => c.toml:2 | limits.connections | "many"
+            [limits]\nbuffered = 5 => limits.buffered | 5
+            [limits]\nbuffered = "5" => limits.buffered | "5" | with its unit
+            [timeouts]\nidle = "0s" => timeouts.idle | above zero
+            [timeouts]\nidle = 10 => timeouts.idle | 10 | string
+            [limits => c.toml:1
+            [early_syn]\nper_client = 0 => early_syn.per_client = 0 | above zero
+            [early_syn]\ntimeout = "61s" => early_syn.timeout = 61s | at most 60s
+            [targets]\nallow = ["10.0.0.0/8", "169.254.0.1/32"] => c.toml: targets.allow = 169.254.0.1/32 | link-local
+            [targets]\nallow = ["127.0.0.1/32"] => targets.allow = 127.0.0.1/32 | never 127.0.0.0/8: loopback
+            [timeouts]\nunused = "0s" => timeouts.unused | above zero
+            [clients]\nnetworks = ["0.0.0.0/0"] => clients.networks = 0.0.0.0/0 | open proxy
+            [[clients.shared]]\nnetwork = "10.4.0.0/16"\nprefix = 15 => shared[0].prefix = 15 | 16 to 32, inside of 10
+            [[clients.shared]]\nnetwork = "10.84.0.0/16"\nprefix = 33 => clients.shared[0].prefix = 33 | 16 to 32
+            listen = [] => listen | one listener or more
+            [gateway]\naddress = "127.0.0.1:3128" => gateway = 127.0.0.1:3128 | another converter's
+            [clients]\nnetworks = ["10.0.0.0/33"] => clients.networks[0] | 10.0.0.0/33
+            [[listen]]\nkind = "ftp"\naddress = "127.0.0.1:1" => listen[0].kind | ftp | socks5
+            [[listen]]\nkind = "http"\naddress = "10.0.0.1" => listen[0].address | 10.0.0.1
+            [[listen]]\nkind = "http"\naddress = "0.0.0.0:3128" => listen[0].address | loopback | open proxy
+            [[listen]]\nkind = "http"\naddress = "127.0.0.1:0" => listen[0].address | port above zero
+            "#,
+        ) {
+            refuses(&text, &parts);
         }
     }
 
     #[test]
     fn so_are_the_keys_of_a_gateway() {
-        for (keys, parts) in [
-            (
-                "[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nvia = \"nowhere\"",
-                &["gateway.routes[0].via", "nowhere", "direct"][..],
-            ),
-            (
-                "[[gateway.routes]]\nto = [\"10.0.0.0/8\", \"10.1.2.3/8\"]\nvia = \"direct\"",
-                &["gateway.routes = 10.1.2.3/8", "each network once"],
-            ),
-            (
-                "[[gateway.sizes]]\npath = \"films\"\nsize = \"1GB\"",
-                &["gateway.sizes[0].path", "films", "with one * at most"],
-            ),
-            (
-                "[[gateway.sizes]]\nmethod = \"get\"\npath = \"*\"\nsize = \"1GB\"",
-                &["gateway.sizes.method = get", "such as \"GET\""],
-            ),
-            (
-                "[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nabove = \"1\"\nvia = \"direct\"",
-                &["gateway.routes[0].above", "size with its unit"],
-            ),
-            ("syn_option = true", &["gateway.syn_option = true", "mptcp = false"]),
-        ] {
-            let message = refusal(&format!("[gateway]\naddress = \"10.0.0.1:3129\"\n{keys}"));
-            assert!(
-                parts.iter().all(|part| message.contains(part)),
-                "{keys:?} gives {message:?}"
-            );
+        for (keys, parts) in cases(
+            r#"
+            [[gateway.routes]]\nto = ["10.0.0.0/8"]\nvia = "nowhere" => gateway.routes[0].via | nowhere | direct
+            [[gateway.routes]]\nto = ["10.0.0.0/8", "10.1.2.3/8"]\nvia = "direct" => routes = 10.1.2.3/8 | network once
+            [[gateway.sizes]]\npath = "films"\nsize = "1GB" => gateway.sizes[0].path | films | with one * at most
+            [[gateway.sizes]]\nmethod = "get"\npath = "*"\nsize = "1GB" => gateway.sizes.method = get | such as "GET"
+            [[gateway.routes]]\nto = ["10.0.0.0/8"]\nabove = "1"\nvia = "direct" => routes[0].above | with its unit
+            syn_option = true => gateway.syn_option = true | mptcp = false
+            "#,
+        ) {
+            refuses(&format!("[gateway]\naddress = \"10.0.0.1:3129\"\n{keys}"), &parts);
         }
     }
 
     #[test]
     fn so_are_the_keys_of_a_listener_that_contradict_each_other() {
         const NETWORKS: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n";
-        for (keys, parts) in [
-            ("kind = \"http\"\ncookies = true", &["listen[0].cookies", "convert"][..]),
-            ("kind = \"http\"\nusers = { a = \"b\" }", &["listen[0].users", "socks5"]),
-            (
-                "kind = \"socks5\"\nusers = { \"\" = \"b\" }",
-                &["listen[0].users", "RFC 1929"],
-            ),
-            ("kind = \"transparent\"", &["listen[0].intercept", "missing", "tproxy"]),
-            (
-                "kind = \"http\"\nintercept = \"tproxy\"",
-                &["listen[0].intercept", "transparent"],
-            ),
-            (
-                "kind = \"transparent\"\nintercept = \"redirect\"\nmptcp = false\nearly_syn = true",
-                &["listen[0].early_syn", "tproxy"],
-            ),
-            (
-                "kind = \"http\"\nvia_gateway = true",
-                &["listen[0].via_gateway", "[gateway]"],
-            ),
-            (
-                "kind = \"http\"\nkeep_client_address = true",
-                &["listen[0].keep_client_address", "tproxy"],
-            ),
-        ] {
-            let message = refusal(&format!("{NETWORKS}[[listen]]\naddress = \"0.0.0.0:99\"\n{keys}"));
-            assert!(
-                parts.iter().all(|part| message.contains(part)),
-                "{keys:?} gives {message:?}"
-            );
+        for (keys, parts) in cases(
+            r#"
+            kind = "http"\ncookies = true => listen[0].cookies | convert
+            kind = "http"\nusers = { a = "b" } => listen[0].users | socks5
+            kind = "socks5"\nusers = { "" = "b" } => listen[0].users | RFC 1929
+            kind = "transparent" => listen[0].intercept | missing | tproxy
+            kind = "http"\nintercept = "tproxy" => listen[0].intercept | transparent
+            kind = "transparent"\nintercept = "redirect"\nearly_syn = true => listen[0].early_syn | tproxy
+            kind = "http"\nvia_gateway = true => listen[0].via_gateway | [gateway]
+            kind = "http"\nkeep_client_address = true => listen[0].keep_client_address | tproxy
+            "#,
+        ) {
+            let text = format!("{NETWORKS}[[listen]]\naddress = \"0.0.0.0:99\"\n{keys}");
+            refuses(&text, &parts);
         }
     }
 
@@ -297,62 +225,35 @@ mod tests {
         const FRONT: &str = "switch = \"/run/switch\"\nidentity = \"front\"\n";
         const ALLOW: &str = "[targets]\nallow = [\"10.0.2.0/24\"]\n[clients]\nnetworks = [\"10.0.0.0/24\"]\n";
         let good = format!("{ALLOW}[handoff]\n{FRONT}{BACK_END}{RULE}");
-        let listen = |keys| format!("{good}[[listen]]\nkind = \"handoff\"\n{keys}");
+        let listen = |keys: &str| format!("{good}[[listen]]\nkind = \"handoff\"\n{keys}");
         let right = parse(&listen("address = \"10.0.1.1:80\""), "c.toml").expect("right");
         assert_eq!(right.handoff.expect("it has one").relay_below, 64_000);
-        for (text, parts) in [
-            (
-                listen("address = \"[2001:db8::1]:80\""),
-                &["listen[0].address", "IPv4"][..],
-            ),
-            (
-                listen("address = \"10.0.1.1:80\"\nmptcp = true"),
-                &["listen[0].mptcp", "TCP_REPAIR"],
-            ),
-            (
-                listen("address = \"10.0.1.1:80\"\nvia_gateway = true"),
-                &["listen[0].via_gateway", "back ends"],
-            ),
-            (
-                "[[listen]]\nkind = \"handoff\"\naddress = \"127.0.0.1:80\"".to_owned(),
-                &["listen[0].kind", "[handoff]"],
-            ),
-            (
-                good.replace("/run/switch", "run"),
-                &["handoff.switch = run", "absolute path"],
-            ),
-            (good.replace(ALLOW, ""), &["handoff.back_ends.http", "targets.allow"]),
-            (
-                good.replace("[\"a\"]", "[\"b\"]"),
-                &["handoff.rules.to = b", "back_ends"],
-            ),
-            (good.replace("[\"a\"]", "[]"), &["handoff.rules.to", "one back end"]),
-            (
-                good.replace("to = [\"a\"]", "to = [\"a\"], path = \"x\""),
-                &["handoff.rules.path = x", "\"/\""],
-            ),
-            (
-                good.replace("[\"a\"]", "[\"a\"], choose = \"any\""),
-                &["choose", "least-loaded"],
-            ),
-            (
-                good.replace("[\"a\"]", "[\"a\"], min_size = \"2kB\", max_size = \"1kB\""),
-                &["handoff.rules.min_size = 2000B", "max_size"],
-            ),
-            (
-                good.replace(FRONT, &format!("{FRONT}relay_below = \"100\"\n")),
-                &["handoff.relay_below", "\"45kB\""],
-            ),
-            (
-                good.replace("to = [\"a\"]", "to = [\"a\"], methods = [\"get\"]"),
-                &["handoff.rules.methods = get", "GET"],
-            ),
-        ] {
-            let message = refusal(&text);
-            assert!(
-                parts.iter().all(|part| message.contains(part)),
-                "{text:?} gives {message:?}"
-            );
+        for (keys, parts) in cases(
+            r#"
+            address = "[2001:db8::1]:80" => listen[0].address | IPv4
+            address = "10.0.1.1:80"\nmptcp = true => listen[0].mptcp | TCP_REPAIR
+            address = "10.0.1.1:80"\nvia_gateway = true => listen[0].via_gateway | back ends
+            "#,
+        ) {
+            refuses(&listen(&keys), &parts);
+        }
+        let nobody = "[[listen]]\nkind = \"handoff\"\naddress = \"127.0.0.1:80\"";
+        refuses(nobody, &["listen[0].kind", "[handoff]"]);
+        refuses(&good.replace(ALLOW, ""), &["handoff.back_ends.http", "targets.allow"]);
+        for (change, parts) in cases(
+            r#"
+            /run/switch -> run => handoff.switch = run | absolute path
+            ["a"] -> ["b"] => handoff.rules.to = b | back_ends
+            ["a"] -> [] => handoff.rules.to | one back end
+            ["a"] -> ["a"], path = "x" => handoff.rules.path = x | "/"
+            ["a"] -> ["a"], choose = "any" => choose | least-loaded
+            ["a"] -> ["a"], min_size = "2kB", max_size = "1kB" => handoff.rules.min_size = 2000B | max_size
+            ["a"] -> ["a"], methods = ["get"] => handoff.rules.methods = get | GET
+            identity -> relay_below = "100"\nidentity => handoff.relay_below | "45kB"
+            "#,
+        ) {
+            let (right, wrong) = change.split_once(" -> ").expect("a change");
+            refuses(&good.replace(right, wrong), &parts);
         }
     }
 
