@@ -371,44 +371,30 @@ mod tests {
         let taken = |json: &str| serde_json::from_str::<Egresses>(json).map_err(|e| e.to_string());
         let written = serde_json::to_string(&Egresses::parse(TEXT).unwrap()).unwrap();
         assert_eq!(taken(&written), Ok(Egresses::parse(TEXT).unwrap()));
-        for (lines, what) in [
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 0}"#,
-                "10.0.0.0/8: 0: accepted: rounds from 1 to 30",
-            ),
-            (
-                r#"{"to": "10.1.0.0/8", "node": "a", "rounds": 5}"#,
-                "10.1.0.0/8: accepted: 10.0.0.0/8",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b", "a"], "rounds": 5}"#,
-                "10.0.0.0/8: a|b|a: a twice",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b", "c", "d", "e", "f", "g", "h", "i"], "rounds": 5}"#,
-                "10.0.0.0/8: a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b"], "rounds": 5, "probe": "192.0.2.1:443"}"#,
-                "10.0.0.0/8: probe 192.0.2.1:443: accepted: a server of 10.0.0.0/8",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b"], "rounds": 5, "probe": "10.0.0.1:0"}"#,
-                "10.0.0.0/8: 10.0.0.1:0: accepted: a server's address",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5, "probe": "10.0.0.1:443"}"#,
-                "10.0.0.0/8: probe 10.0.0.1:443: accepted: where there are several nodes",
-            ),
-            (
-                r#"{"to": "10.0.0.0/8", "port": 22, "node": "a", "rounds": 5},
-                {"to": "10.0.0.0/8", "port": 22, "node": "b", "rounds": 5}"#,
-                "10.0.0.0/8 port 22 again",
-            ),
-        ] {
-            let refusal = taken(&format!("[{lines}]")).unwrap_err();
-            assert!(refusal.starts_with(what), "{lines}: {refusal}");
+        for (fields, what) in cases(
+            r#"
+            "rounds": 0 => 0: accepted: rounds from 1 to 30
+            "or": ["b", "a"], "rounds": 5 => a|b|a: a twice
+            "or": ["b", "c", "d", "e", "f", "g", "h", "i"], "rounds": 5 => a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes
+            "or": ["b"], "rounds": 5, "probe": "192.0.2.1:443" => probe 192.0.2.1:443: accepted: a server of 10.0.0.0/8
+            "or": ["b"], "rounds": 5, "probe": "10.0.0.1:0" => 10.0.0.1:0: accepted: a server's address
+            "rounds": 5, "probe": "10.0.0.1:443" => probe 10.0.0.1:443: accepted: where there are several nodes
+            "#,
+        ) {
+            let refusal = taken(&format!(r#"[{{"to": "10.0.0.0/8", "node": "a", {fields}}}]"#)).unwrap_err();
+            assert!(
+                refusal.starts_with(&format!("10.0.0.0/8: {what}")),
+                "{fields}: {refusal}"
+            );
         }
+        let untruncated = taken(r#"[{"to": "10.1.0.0/8", "node": "a", "rounds": 5}]"#).unwrap_err();
+        assert!(
+            untruncated.starts_with("10.1.0.0/8: accepted: 10.0.0.0/8"),
+            "{untruncated}"
+        );
+        let line = r#"{"to": "10.0.0.0/8", "port": 22, "node": "a", "rounds": 5}"#;
+        let again = taken(&format!("[{line}, {line}]")).unwrap_err();
+        assert!(again.starts_with("10.0.0.0/8 port 22 again"), "{again}");
         let line = r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5}"#;
         let refusal = taken(&format!("[{}]", vec![line; MAX_EGRESSES + 1].join(","))).unwrap_err();
         assert!(refusal.starts_with("accepted: at most 4096"), "{refusal}");
