@@ -108,9 +108,9 @@ impl ClientConnection {
     pub async fn send_file(&mut self, file: &File, mut from: u64, length: u64) -> io::Result<()> {
         let end = from + length;
         while from < end {
-            let max_connections = usize::try_from(end - from).map_or(SENDFILE_SIZE, |rest| rest.min(SENDFILE_SIZE));
+            let most = usize::try_from(end - from).map_or(SENDFILE_SIZE, |rest| rest.min(SENDFILE_SIZE));
             let stream = &self.stream;
-            let send = || Ok(sendfile(stream, file, Some(&mut from), max_connections)?);
+            let send = || Ok(sendfile(stream, file, Some(&mut from), most)?);
             match stream.try_io(Interest::WRITABLE, send) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.sent += count as u64,

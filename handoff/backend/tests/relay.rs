@@ -257,7 +257,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
 async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests() {
     let (listener, server) = listener().await;
     let mut client = client_of_relay(Relay::to(server, true)).await;
-    let [tasks, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
+    let [here, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
     let request = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     client.write_all(request).await.expect("sent");
     let (mut stream, _) = listener.accept().await.expect("accepted");
@@ -265,7 +265,7 @@ async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests(
     while !line.ends_with(b"\r\n") {
         line.push(stream.read_u8().await.expect("more"));
     }
-    let (from, to) = (tasks.port(), there.port());
+    let (from, to) = (here.port(), there.port());
     let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n");
     assert_eq!(String::from_utf8_lossy(&line), expected);
     for _ in 0..2 {

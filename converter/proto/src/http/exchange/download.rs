@@ -7,7 +7,7 @@ use super::Action;
 #[derive(Clone, Debug)]
 pub enum Download {
     /// Its final head has not come.
-    RequestContext {
+    Awaited {
         heads: HeadReader,
         /// Something has come.
         begun: bool,
@@ -36,7 +36,7 @@ pub struct KeepAlive {
 impl Download {
     /// Nothing has come.
     pub fn new() -> Self {
-        Self::RequestContext {
+        Self::Awaited {
             heads: HeadReader::new(),
             begun: false,
             interim: false,
@@ -68,7 +68,7 @@ impl Download {
     /// Of the response, once its final head has come.
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::RequestContext { .. } => None,
+            Self::Awaited { .. } => None,
             Self::Body { kept, .. } | Self::Whole(kept) => Some(kept.status),
             Self::Switched { status } => Some(*status),
         }

@@ -60,7 +60,7 @@ impl<'a> Exchange<'a> {
     /// What is in `out` is about to be sent to the client.
     pub fn commit(&mut self) {
         self.committed = match self.download {
-            Download::RequestContext { interim, .. } => interim,
+            Download::Awaited { interim, .. } => interim,
             _ => true,
         };
     }
@@ -87,18 +87,18 @@ impl<'a> Exchange<'a> {
 
     /// Whether bytes of the server are for this exchange.
     pub fn reads_server(&self) -> bool {
-        matches!(self.download, Download::RequestContext { .. } | Download::Body { .. })
+        matches!(self.download, Download::Awaited { .. } | Download::Body { .. })
     }
 
     /// Whether nothing has come of the response, and the request may be sent to a second connection.
     pub fn may_go_elsewhere(&self) -> bool {
-        let nothing_came = matches!(self.download, Download::RequestContext { begun: false, .. });
+        let nothing_came = matches!(self.download, Download::Awaited { begun: false, .. });
         self.repeatable && nothing_came
     }
 
     /// Whether the head of the final response has yet to come.
     pub fn awaits_head(&self) -> bool {
-        matches!(self.download, Download::RequestContext { .. })
+        matches!(self.download, Download::Awaited { .. })
     }
 
     /// Whether the response's body follows, so that what comes from the server is passed on as it is.
@@ -155,7 +155,7 @@ impl<'a> Exchange<'a> {
 
     fn server_bytes(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Action {
         match &mut self.download {
-            Download::RequestContext { .. } => self.server_head(bytes, out),
+            Download::Awaited { .. } => self.server_head(bytes, out),
             Download::Body { .. } => self.server_body(bytes),
             // Nobody asked for them: what they mean is not certain, and the connection serves no other request.
             Download::Whole(kept) => {
@@ -171,7 +171,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn server_head(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Action {
-        let Download::RequestContext { heads, begun, .. } = &mut self.download else {
+        let Download::Awaited { heads, begun, .. } = &mut self.download else {
             return Action::Wait;
         };
         *begun = true;
@@ -204,7 +204,7 @@ impl<'a> Exchange<'a> {
         self.malformed.extend(&response.malformed);
         self.is_private |= response.authenticates_the_connection;
         match &mut self.download {
-            Download::RequestContext { interim, .. } if response.is_informational() => {
+            Download::Awaited { interim, .. } if response.is_informational() => {
                 *interim |= response.delivery.send;
             }
             download => *download = Download::after(response),
@@ -227,8 +227,8 @@ impl<'a> Exchange<'a> {
 
     fn server_ended(&mut self) -> Action {
         match &self.download {
-            Download::RequestContext { begun: false, .. } => self.unanswered(),
-            Download::RequestContext { .. } => {
+            Download::Awaited { begun: false, .. } => self.unanswered(),
+            Download::Awaited { .. } => {
                 let refused = Refused::new(502, "the server ended within its response");
                 self.refuse_or(refused, Fault::ServerReset)
             }
@@ -270,7 +270,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn delivered(&mut self) -> Action {
-        if let Download::RequestContext { interim, .. } = &mut self.download {
+        if let Download::Awaited { interim, .. } = &mut self.download {
             *interim = false;
         }
         self.commit();
@@ -280,7 +280,7 @@ impl<'a> Exchange<'a> {
         match &self.download {
             Download::Whole(kept) => Action::End(ExchangeResult::Completed(self.completed(*kept))),
             Download::Switched { status } => Action::End(ExchangeResult::Upgraded { status: *status }),
-            Download::RequestContext { .. } | Download::Body { .. } => Action::Wait,
+            Download::Awaited { .. } | Download::Body { .. } => Action::Wait,
         }
     }
 
