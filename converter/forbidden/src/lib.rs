@@ -15,11 +15,9 @@ static RANGES: LazyLock<Ranges> = LazyLock::new(|| {
     Ranges::read(LIST).expect("guard/forbidden-targets.toml")
 });
 
-/// One range of the list.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Its addresses.
     pub network: IpNet,
     /// What it is, and who says so.
     pub reason: String,
@@ -33,7 +31,6 @@ pub struct Range {
 #[derive(Debug)]
 pub struct Ranges(JointPrefixMap<IpNet, Range>);
 
-/// Those of the list.
 pub fn ranges() -> &'static Ranges {
     &RANGES
 }
@@ -117,11 +114,9 @@ fn shift(at: u8) -> u32 {
 /// What the list says of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It is a target.
     Reached,
     /// An operator may open it, and has not.
     Private,
-    /// Nobody may open it.
     Never,
 }
 

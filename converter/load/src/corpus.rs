@@ -48,7 +48,6 @@ impl Corpus {
             .expect("there is at least one")
     }
 
-    /// Any one of all.
     pub fn any(&self, random: &mut Random) -> Object<'_> {
         let folder = random.below(self.folders.len() as u64);
         let folder = &self.folders[usize::try_from(folder).unwrap_or(0)];

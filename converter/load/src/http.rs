@@ -52,7 +52,6 @@ impl<'a> Head<'a> {
     }
 }
 
-/// An error of the peer's.
 pub fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

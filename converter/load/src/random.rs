@@ -9,7 +9,6 @@ pub struct Random {
 }
 
 impl Random {
-    /// The numbers of `seed`.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }

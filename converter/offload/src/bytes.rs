@@ -7,7 +7,6 @@ pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array(bytes, at))
 }
 
-/// Puts these bytes in from `at` on.
 pub fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
     bytes[at..at + SIZE].copy_from_slice(&value);
 }

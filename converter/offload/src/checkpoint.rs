@@ -49,9 +49,7 @@ pub(crate) const WINDOW: usize = 20;
 /// socket is one of IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// This end.
     pub local: SocketAddr,
-    /// The other end.
     pub remote: SocketAddr,
     /// Sequence number of the next byte to be sent.
     pub snd_nxt: u32,
@@ -62,7 +60,6 @@ pub struct Checkpoint {
     /// Our clock of timestamps, in its own ticks, if they were agreed on; its lowest bit tells of the kernel's unit
     /// (`do_tcp_getsockopt()` in net/ipv4/tcp.c).
     pub clock: Option<u32>,
-    /// Whether selective acknowledgements were agreed on.
     pub sack: bool,
     /// Bytes of the longest segment that we said we take.
     pub mss_in: u32,
@@ -160,13 +157,10 @@ pub enum NotQuiescent {
     /// A protocol of the kernel's is above it (`TCP_ULP`).
     #[error("a protocol of the kernel is above TCP")]
     Upper,
-    /// So many bytes were written and are not acknowledged.
     #[error("{0} bytes are not acknowledged")]
     InFlight(u32),
-    /// So many bytes came and were not read.
     #[error("{0} bytes are not read")]
     Unread(u32),
-    /// Bytes came behind others that are missing.
     #[error("bytes are missing before others")]
     OutOfOrder,
     /// The kernel refuses: without `CAP_NET_ADMIN` it does.

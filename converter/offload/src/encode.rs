@@ -25,19 +25,15 @@ const WINDOWS: usize = 64;
 /// Why bytes are no checkpointed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCheckpoint {
-    /// They are of this version, which is not known here.
     #[error("version {0} of a checkpoint")]
     Version(u8),
-    /// Something was agreed on that is not known here.
     #[error("unknown bits {0:#x} of what was agreed on")]
     Agreed(u8),
-    /// A window's scale is above 14.
     #[error("a window's scale of {0}")]
     Scale(u8),
 }
 
 impl Checkpoint {
-    /// Bytes that it takes.
     pub const LENGTH: usize = WINDOWS + WINDOW;
 
     /// In network byte order: version, what was agreed on, both scales, both ends (an address of IPv6, in which one of IPv4 is

@@ -2,17 +2,13 @@
 
 use std::net::SocketAddr;
 
-/// Where a segment comes from and goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Who sends it.
     pub source: SocketAddr,
-    /// Who is to get it.
     pub destination: SocketAddr,
 }
 
 impl Flow {
-    /// The other direction.
     #[must_use]
     pub fn reversed(self) -> Self {
         Self {
@@ -95,10 +91,8 @@ pub enum Incompatible {
     /// packets, the segments that come by IPv4 are too long for it anyway.
     #[error("one leg goes by IPv4, the other one by IPv6")]
     Versions,
-    /// Selective acknowledgements are for one of them only.
     #[error("one leg has selective acknowledgements, the other one has not")]
     Sack,
-    /// Timestamps are.
     #[error("one leg has timestamps, the other one has not")]
     Timestamps,
     /// Segments that one end may send are too long for the other one, or for the way there.

@@ -11,7 +11,6 @@ use crate::translation::Translation;
 /// Why two checkpointed connections cannot be one translation.
 #[derive(Debug, thiserror::Error)]
 pub enum OffloadError {
-    /// They do not fit each other.
     #[error(transparent)]
     Incompatible(Incompatible),
     /// The kernel refuses: its table is full, for one.

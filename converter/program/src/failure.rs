@@ -12,21 +12,15 @@ pub enum Exit {
     WrongResult = 1,
     /// Wrong arguments or a wrong configuration; nothing was touched.
     Usage = 64,
-    /// A file has what is not accepted.
     BadData = 65,
-    /// An input file is not there or cannot be read.
     NoInput = 66,
     /// Something that is needed is missing: a kernel feature, etcd, a running converter.
     Unavailable = 69,
-    /// The system refused an operation.
     System = 71,
-    /// A port is in use.
     InUse = 75,
-    /// A privilege is missing.
     NoPermission = 77,
 }
 
-/// A failure that a user can act on.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,

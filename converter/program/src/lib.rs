@@ -1,5 +1,4 @@
 //! The frame of Tributary's programs in Rust: arguments, log, exit codes, signals, and the files of an identity.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod capabilities;
 mod failure;
@@ -86,7 +85,6 @@ impl EndSignals {
         })
     }
 
-    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -20,7 +20,6 @@ pub enum Host {
     Name(Box<str>),
 }
 
-/// Why a text is no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
     /// It ends in a number and is no dotted quad.
@@ -33,7 +32,6 @@ const LONGEST_NAME: usize = 253; // RFC 1035 section 2.3.4, in text form and wit
 const LONGEST_LABEL: usize = 63;
 
 impl Host {
-    /// The address, when the host is one.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::V4(address) => Some((*address).into()),
@@ -142,9 +140,7 @@ impl fmt::Display for Host {
 /// A host and a port from 1 to 65535.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Authority {
-    /// The host.
     pub host: Host,
-    /// The port, never 0.
     pub port: u16,
 }
 
@@ -173,7 +169,6 @@ impl From<SocketAddr> for Authority {
 }
 
 impl Authority {
-    /// The address and port, when the host is an address.
     pub fn address(&self) -> Option<SocketAddr> {
         Some(SocketAddr::new(self.host.address()?, self.port))
     }

@@ -19,7 +19,6 @@ const ADDRESS_IPV4: u8 = 1;
 const ADDRESS_NAME: u8 = 3;
 const ADDRESS_IPV6: u8 = 4;
 
-/// Why bytes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The first byte, the version, is another one: close, since no answer would be understood.
@@ -65,7 +64,6 @@ fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AuthMethod {
-    /// Not at all.
     NoAuthentication = 0,
     /// With user name and password (RFC 1929).
     UserPassword = 2,
@@ -86,7 +84,6 @@ impl AuthMethod {
 pub struct Greeting(pub Vec<u8>);
 
 impl Greeting {
-    /// Whether the client can use this method.
     pub fn offers(&self, method: AuthMethod) -> bool {
         self.0.contains(&(method as u8))
     }
@@ -103,9 +100,7 @@ pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, Protoco
 /// A user name and a password, bytes of no set encoding.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The user name.
     pub user: Vec<u8>,
-    /// The password.
     pub password: Vec<u8>,
 }
 
@@ -145,9 +140,7 @@ pub fn encode_login_status(success: bool) -> [u8; 2] {
 /// A client's CONNECT (RFC 1928 sections 4 and 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where to.
     pub host: Host,
-    /// The port.
     pub port: u16,
 }
 
@@ -201,25 +194,16 @@ fn split_name(bytes: &[u8]) -> Result<Option<(Host, &[u8])>, ProtocolError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// The connection stands.
     Succeeded = 0,
-    /// The server failed.
     GeneralFailure = 1,
-    /// The rules do not allow the connection.
     NotAllowed = 2,
-    /// The network cannot be reached.
     NetworkUnreachable = 3,
-    /// The host cannot be reached.
     HostUnreachable = 4,
-    /// The host refused the connection.
     ConnectionRefused = 5,
-    /// The command is not CONNECT.
     CommandNotSupported = 7,
-    /// The address type is unknown.
     AddressTypeNotSupported = 8,
 }
 
-/// A server's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     code: Code,

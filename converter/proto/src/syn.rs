@@ -43,7 +43,6 @@ pub const DESTINATION_OPTION: usize = 10;
 pub struct Syn {
     /// Who asks.
     pub client: SocketAddr,
-    /// The server's address and port.
     pub server: SocketAddr,
     /// Whether it is a further subflow of a connection that is there already (RFC 8684 section 3.2).
     pub join: bool,

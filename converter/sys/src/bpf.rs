@@ -109,7 +109,6 @@ pub fn attach(program: BorrowedFd<'_>, group: BorrowedFd<'_>) -> io::Result<Owne
     unsafe { descriptor(LINK_CREATE, &mut attributes) }
 }
 
-/// What came of a run of a program.
 pub struct Run {
     /// The program's answer, to the last of them.
     pub answer: i32,

@@ -22,18 +22,15 @@ const ADDRESSES: usize = 256; // struct mptcp_subflow_addrs: the local and the r
 const REMOTE: usize = 128;
 const TCP_INFO: usize = 216; // of struct tcp_info, up to tcpi_bytes_retrans
 
-/// An MPTCP connection, as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Multipath {
     /// Whether it went on as plain TCP (RFC 8684 section 3.7).
     pub fallback: bool,
     /// Bytes that were sent again on another subflow.
     pub bytes_retransmitted: u64,
-    /// Its subflows, the first one included.
     pub subflows: Vec<Subflow>,
 }
 
-/// One subflow of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflow {
     /// The client's address on this path.

@@ -80,7 +80,6 @@ fn request(kind: u16, sequence: u32, head: &[u8], attributes: &[(u16, &[u8])]) -
     message
 }
 
-/// An answer of the kernel's.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its kind, such as `RTM_NEWROUTE`.

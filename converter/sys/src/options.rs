@@ -13,7 +13,6 @@ pub struct SocketOption {
 }
 
 // Their names are the kernel's: socket(7), ip(7), ipv6(7), tcp(7), netlink(7), include/uapi/linux/{tcp,mptcp}.h.
-#[allow(missing_docs)]
 impl SocketOption {
     pub const MEMINFO: Self = Self::of(libc::SOL_SOCKET, libc::SO_MEMINFO);
     pub const RCVBUF: Self = Self::of(libc::SOL_SOCKET, libc::SO_RCVBUF);
@@ -64,7 +63,6 @@ pub fn get_option(socket: impl AsFd, option: SocketOption, value: &mut [u8]) -> 
     Ok(length as usize)
 }
 
-/// Sets an option.
 pub fn set_option(socket: impl AsFd, option: SocketOption, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
@@ -79,14 +77,12 @@ pub fn set_option(socket: impl AsFd, option: SocketOption, value: &[u8]) -> io::
     })
 }
 
-/// Reads an option that is one number.
 pub fn get_number(socket: impl AsFd, option: SocketOption) -> io::Result<u32> {
     let mut value = [0; 4];
     get_option(socket, option, &mut value)?;
     Ok(u32::from_ne_bytes(value))
 }
 
-/// Sets an option that is one number.
 pub fn set_number(socket: impl AsFd, option: SocketOption, value: i32) -> io::Result<()> {
     set_option(socket, option, &value.to_ne_bytes())
 }

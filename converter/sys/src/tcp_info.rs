@@ -93,7 +93,6 @@ impl TcpInfo {
         self.number(ADVERTISED_MSS)
     }
 
-    /// The smoothed round-trip time.
     pub fn round_trip_time(&self) -> Duration {
         Duration::from_micros(self.number(ROUND_TRIP_TIME).into())
     }

@@ -3,7 +3,6 @@
 //!
 //! A server implements [`Server`] and gets [`ClientConnection`]s from an [`Acceptor`]. There are two: [`Objects`] serves
 //! files, [`Relay`] forwards to an HTTP server on the same machine.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod acceptor;
 mod connection;

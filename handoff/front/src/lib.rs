@@ -1,6 +1,5 @@
 //! A front's side of a request hand-off: permanent links to the switch and to back ends ([`Links`]), and the transfer of a
 //! client's connection to them and back ([`hand_over`]). For a thread with a local tokio runtime.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod back_end;
 mod error;

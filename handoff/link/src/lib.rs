@@ -1,6 +1,5 @@
 //! What front, back ends and switch share: sessions that survive their connections, mutual TLS with roles, and detaching a
 //! client's connection from its socket.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod accept;
 mod carrier;

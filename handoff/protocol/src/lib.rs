@@ -3,7 +3,6 @@
 //! A message has a fixed binary form: length, version, kind and two numbers, then what its kind has. Most have 22 bytes,
 //! all offsets are named in one file, and a connection's state has its own fixed form (`Checkpoint::to_bytes`); a
 //! self-describing format would only add a dependency and bytes. All lengths are bounded before anything is stored.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod message;
 mod wire;

@@ -3,7 +3,6 @@
 //!
 //! [`Rules`] decides what changes, and does no I/O; [`Switch`] changes the kernel's tables for the fronts that [`serve`]
 //! serves. [`Guard`] drops stray packets.
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod guard;
 mod kernel;

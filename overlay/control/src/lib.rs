@@ -8,8 +8,6 @@
 //! ([`kernel_rtt`]), etcd ([`store`], [`election`], [`users`], `published`) and the converter ([`converter_check`],
 //! [`routes_file`]).
 
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
-
 pub mod agent;
 mod clock;
 pub mod codec;

@@ -3,8 +3,6 @@
 //! [`settings`] is the operator's file; [`answer`] is pure: the addresses for a client among the live ingresses. [`server`]
 //! speaks DNS, [`alive`] reads from etcd which nodes are alive and whose converters answer.
 
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
-
 pub mod alive;
 pub mod answer;
 pub mod server;

@@ -6,8 +6,6 @@
 //!
 //! No I/O and no clock: [`read`] parses a [`Graph`], [`Chains`] has the answers for all pairs.
 
-#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
-
 mod chains;
 pub mod compare;
 mod coordinates;

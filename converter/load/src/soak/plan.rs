@@ -44,9 +44,7 @@ const PAST: Duration = Duration::from_secs(3);
 pub struct Plan {
     /// Of the two streams and of all pauses.
     pub seed: u64,
-    /// Bytes from the client to the origin.
     pub up: u64,
-    /// Bytes from the origin to the client.
     pub down: u64,
     pub ending: Ending,
     /// Whether nothing moves for a while.

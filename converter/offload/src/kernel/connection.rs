@@ -59,7 +59,6 @@ impl Connection {
         both.try_for_each(|(flow, device)| translator.lead(flow, device))
     }
 
-    /// What both directions have seen.
     pub fn seen(&self) -> io::Result<[Seen; 2]> {
         let [first, second] = self.flows.map(|flow| self.table.seen(flow));
         Ok([first?.unwrap_or_default(), second?.unwrap_or_default()])

@@ -6,7 +6,6 @@ use super::message;
 use super::reply::Reply;
 use super::tlv::Tlv;
 
-/// A converter's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It was done as asked. The server's data follow the message.

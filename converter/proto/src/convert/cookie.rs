@@ -8,9 +8,7 @@ use siphasher::sip128::SipHasher24;
 
 use crate::host::mapped;
 
-/// Bytes in a cookie.
 pub const COOKIE_LENGTH: usize = 16;
-/// Bytes in a secret.
 pub const SECRET_LENGTH: usize = 16;
 
 /// The secrets that cookies are made with. As in RFC 7413 section 4.1.2 a cookie is a keyed

@@ -3,7 +3,6 @@
 use super::header::{HEADER_LENGTH, MAX_LENGTH, without_padding};
 
 /// The error codes (RFC 8803 section 6.2.8, table 2).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod error_code {
     pub const UNSUPPORTED_VERSION: u8 = 0;
     pub const MALFORMED_MESSAGE: u8 = 1;
@@ -36,17 +35,14 @@ pub enum ErrorTlv {
     NotAuthorized,
     /// TCP options, by kind, that cannot be used towards the server.
     UnsupportedTcpOption(Vec<u8>),
-    /// No resources.
     ResourceExceeded {
         /// Seconds that the client should wait; 0: at least 30.
         delay: u8,
     },
-    /// The converter's network fails.
     NetworkFailure {
         /// Seconds that the client should wait; 0: at least 30.
         delay: u8,
     },
-    /// The server answered with a reset.
     ConnectionReset,
     /// An ICMP hard error came back.
     DestinationUnreachable {
@@ -55,7 +51,6 @@ pub enum ErrorTlv {
     },
     /// An error that RFC 8803 does not define.
     Unknown {
-        /// Its code.
         code: u8,
         /// The Value, one byte more than a multiple of 4.
         value: Vec<u8>,
@@ -63,7 +58,6 @@ pub enum ErrorTlv {
 }
 
 impl ErrorTlv {
-    /// Returns the error's code.
     pub fn code(&self) -> u8 {
         match self {
             Self::UnsupportedVersion(_) => error_code::UNSUPPORTED_VERSION,
@@ -103,7 +97,6 @@ impl ErrorTlv {
         }
     }
 
-    /// Appends code and Value.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         out.push(self.code());
         let start = out.len();

@@ -42,7 +42,6 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Whether the direction has ended.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -7,27 +7,22 @@ use std::net::SocketAddrV6;
 pub const VERSION: u8 = 1;
 /// The Magic Number of RFC 8803 section 6.1.
 pub const MAGIC: u16 = 0x2263;
-/// Bytes in the fixed header.
 pub const HEADER_LENGTH: usize = 4;
 /// The most bytes that a message can take: 255 words of 32 bits (RFC 8803 section 6.1).
 pub const MAX_LENGTH: usize = 255 * WORD;
 
 pub(super) const WORD: usize = 4;
 
-/// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageError {
     /// The third and fourth byte are not [`MAGIC`]: this is not Convert at all.
     NotConvert,
-    /// The Total Length is zero.
     ZeroTotalLength,
     /// The version, which is not [`VERSION`].
     Version(u8),
-    /// A TLV of the reserved type 0.
     ReservedTlv,
     /// A TLV whose Length is zero, past the end of the message, or wrong for the type given here.
     TlvLength(u8),
-    /// Two TLVs of the type given here.
     DuplicateTlv(u8),
     /// A TLV whose type is unknown, or known and not for the receiver to get.
     UnsupportedTlv(u8),

@@ -3,7 +3,6 @@
 use super::header::{MessageError, TooLong};
 
 /// The kinds of TCP options that RFC 8803 section 7 speaks of.
-#[allow(missing_docs)] // the names are those of the options
 pub mod option_kind {
     pub const END: u8 = 0; // section 7.1, as the next two
     pub const NOP: u8 = 1;
@@ -39,14 +38,12 @@ pub(super) fn never_announced(kind: u8) -> bool {
 /// A TCP option with a length byte, that is, of any kind but 0 and 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpOption {
-    /// The option's kind.
     pub kind: u8,
     /// What is behind kind and length; empty: no value.
     pub value: Vec<u8>,
 }
 
 impl TcpOption {
-    /// Returns the option of this kind without a value.
     pub fn empty(kind: u8) -> Self {
         Self {
             kind,

@@ -7,7 +7,6 @@ use super::tlv::Tlv;
 /// The most bytes of options that a TCP header can have.
 const MAX_TCP_OPTIONS: usize = 40;
 
-/// A converter's success.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// The TCP options of the server's SYN+ACK, padded with zeros to words (RFC 8803 section

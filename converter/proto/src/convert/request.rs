@@ -28,7 +28,6 @@ pub struct Request {
     pub reuse: bool,
 }
 
-/// The connection that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     /// Where to: IPv4 where the message has an IPv4-mapped address.
@@ -58,7 +57,6 @@ impl Connect {
 }
 
 impl Request {
-    /// Asks for a connection to `target`.
     pub fn connect(target: SocketAddr) -> Self {
         Self {
             connect: Some(Connect { target, options: None }),

@@ -12,7 +12,6 @@ use super::tlv::Tlv;
 /// Why a message is refused, and what the client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
     pub fault: MessageError,
     /// What to send before closing; `None`: nothing, reset the connection.
     pub error: Option<ErrorTlv>,
@@ -118,7 +117,6 @@ fn check_options(request: &Request, supported: &[u8]) -> Result<(), MessageError
     }
 }
 
-/// Chooses the answer to a fault in `message`.
 fn refuse(fault: MessageError, message: &[u8]) -> Refusal {
     let error = match &fault {
         // RFC 8803 section 6.1: a Total Length of zero MUST get a reset. So does what is not

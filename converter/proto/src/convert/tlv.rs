@@ -7,7 +7,6 @@ use super::header::{MessageError, TooLong, WORD, without_padding, words};
 use super::option::{TcpOption, connect_options};
 
 /// The types of TLVs (RFC 8803 section 6.2.2, table 1).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod tlv_type {
     pub const RESERVED: u8 = 0;
     pub const INFO: u8 = 1;
@@ -48,7 +47,6 @@ pub enum Tlv {
     SupportedTcpExtensions(Vec<u8>),
     /// Cookie (section 6.2.7).
     Cookie(Vec<u8>),
-    /// Error (section 6.2.8).
     Error(ErrorTlv),
     /// Path trace: the numbers of the converters that a request has passed, the first one first. RFC 8803 does not define it;
     /// behind two zero bytes it has 8 bytes for each.
@@ -59,9 +57,7 @@ pub enum Tlv {
     /// Reuse: both directions carry frames (see [`super::FrameReader`]), and another request may follow on this connection.
     /// RFC 8803 does not define it; it has nothing but two zero bytes.
     Reuse,
-    /// A TLV that is none of these.
     Unknown {
-        /// Its type.
         kind: u8,
         /// What is behind its Length.
         value: Vec<u8>,
@@ -69,7 +65,6 @@ pub enum Tlv {
 }
 
 impl Tlv {
-    /// Returns the TLV's type.
     pub fn kind(&self) -> u8 {
         match self {
             Self::Info => tlv_type::INFO,

@@ -10,7 +10,6 @@ use super::grammar::{Reason, parse_decimal, write_decimal};
 /// The content of a message (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing follows.
     None,
     /// That many bytes, perhaps 0.
     Length(u64),
@@ -21,7 +20,6 @@ pub enum Body {
 }
 
 impl Body {
-    /// Whether bytes follow the head.
     pub fn has_content(self) -> bool {
         !matches!(self, Self::None | Self::Length(0))
     }

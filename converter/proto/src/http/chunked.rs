@@ -7,7 +7,6 @@ use super::grammar::{Reason, is_token_byte, is_value_byte};
 /// Bytes of one chunk's extensions (RFC 9112 section 7.1.1: bounded).
 pub const LONGEST_EXTENSION: u16 = 1024;
 
-/// Bytes of a trailer section.
 pub const LONGEST_TRAILERS: u16 = 8 * 1024;
 
 const MOST_SIZE_DIGITS: u8 = 16;

@@ -83,7 +83,6 @@ pub(crate) enum Strictness {
     Lenient,
 }
 
-/// One field line.
 #[derive(Clone, Copy, Debug)]
 struct Field<'h> {
     name: &'h [u8],
@@ -153,7 +152,6 @@ const FEW: usize = 24;
 const MOST_OPTIONS: usize = 32;
 
 impl<'h> Fields<'h> {
-    /// None yet.
     pub(crate) fn new(strictness: Strictness) -> Self {
         Self {
             strictness,

@@ -44,23 +44,14 @@ pub(crate) fn all(bytes: &[u8], kind: impl Fn(u8) -> bool) -> bool {
 /// A method (RFC 9110 section 9), case-sensitive; one that is not listed is forwarded as it came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// CONNECT
     Connect,
-    /// DELETE
     Delete,
-    /// GET
     Get,
-    /// HEAD
     Head,
-    /// OPTIONS
     Options,
-    /// PATCH
     Patch,
-    /// POST
     Post,
-    /// PUT
     Put,
-    /// TRACE
     Trace,
     /// Any other token.
     Other(Box<str>),
@@ -92,7 +83,6 @@ impl Method {
         )
     }
 
-    /// The method as it stands in a request line.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Connect => "CONNECT",
@@ -116,9 +106,7 @@ pub const HTTP2_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 /// The versions that are spoken; every other one is refused with 505 (RFC 9110 section 15.6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// HTTP/1.0
     Http10,
-    /// HTTP/1.1
     Http11,
 }
 

@@ -78,7 +78,6 @@ pub fn parse_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Reques
 const MOST_EMPTY_LINES: usize = 2;
 
 impl HeadReader {
-    /// A reader at the start of a message.
     pub fn new() -> Self {
         Self::default()
     }

@@ -5,7 +5,6 @@ use super::grammar::{Reason, is_token, is_value_byte};
 /// Malformed field lines that were left out. However many there are, and however long, they take little memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MalformedFields {
-    /// How many there were.
     pub count: usize,
     /// The beginning of the first one, without its end: at most [`MalformedFields::SHOWN`] bytes.
     pub first: Box<[u8]>,

@@ -23,11 +23,9 @@ pub struct BadResponse(
 /// A response head that has one meaning only.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The version that the origin server speaks.
     pub version: Version,
     /// The status code, 100 to 999. RFC 9110 section 15 stops at 599, but servers do not: higher ones are relayed.
     pub status: u16,
-    /// What follows the head.
     pub body: Body,
     /// Whether the origin's connection can take another request after the body (RFC 9112 section 9.3).
     pub keep_alive: bool,
@@ -37,11 +35,9 @@ pub struct Response {
     pub switching_protocols: bool,
     /// Field lines that were malformed, and are left out.
     pub malformed: MalformedFields,
-    /// How it reaches the client.
     pub delivery: Delivery,
 }
 
-/// How a response reaches its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// False for 1xx and a client of HTTP/1.0, which does not know them (RFC 9110 section 15.2): it gets nothing.

@@ -16,7 +16,6 @@ impl Pseudonym {
         is_token(name.as_bytes()).then(|| Self(name.into()))
     }
 
-    /// The token.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -21,7 +21,6 @@ pub struct Invalid {
     pub key: String,
     /// As the operator would write it.
     pub value: String,
-    /// What would be right.
     pub accepted: Cow<'static, str>,
 }
 

@@ -90,14 +90,12 @@ pub enum Fallback {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSettings {
-    /// The servers' networks.
     pub to: Vec<IpNet>,
     /// The servers' port; all that have no route of their own, if there is none.
     pub port: Option<NonZero<u16>>,
     /// Only for transfers that are known to have more bytes, beside a route of the same network and port for all others.
     #[serde(default, deserialize_with = "units::some_bytes")]
     pub above: Option<u64>,
-    /// The ways there.
     pub via: Via,
 }
 

@@ -18,7 +18,6 @@ pub struct Handoff {
     pub switch: String,
     /// The folder with this front's certificate: `ca.pem`, `node.pem`, `node.key`.
     pub identity: PathBuf,
-    /// Who answers requests.
     pub back_ends: Vec<BackEnd>,
     /// The back ends of requests; the first rule that matches counts.
     pub rules: Vec<HandoffRule>,
@@ -32,7 +31,6 @@ fn relay_below() -> u64 {
     64_000
 }
 
-/// Who answers requests.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct BackEnd {
@@ -46,7 +44,6 @@ pub struct BackEnd {
     pub http: SocketAddr,
 }
 
-/// A rule for requests.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct HandoffRule {
@@ -64,7 +61,6 @@ pub struct HandoffRule {
     /// Only those that are known to move so many bytes or fewer.
     #[serde(default, deserialize_with = "units::some_bytes")]
     pub max_size: Option<u64>,
-    /// The names of back ends.
     pub to: Vec<String>,
     /// Their numbers among [`Handoff::back_ends`], which a request is answered by without a look at names.
     #[serde(skip)]

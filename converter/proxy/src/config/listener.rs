@@ -12,7 +12,6 @@ use super::check::{Invalid, invalid};
 /// One listener. A kind's own settings are in [`ListenerKind`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listen {
-    /// What clients speak.
     pub kind: ListenerKind,
     /// Where it listens. `[::]` takes IPv4 as well.
     pub address: SocketAddr,
@@ -20,14 +19,12 @@ pub struct Listen {
     pub label: Arc<str>,
     /// Whether it takes MPTCP. Clients without MPTCP are served all the same.
     pub mptcp: bool,
-    /// Whether connections are carried to the gateway.
     pub via_gateway: bool,
     /// Whether connections are offloaded to the kernel once their slow start is over: those between a client and a server of plain
     /// TCP that are tunnels, by CONNECT for one.
     pub offload: bool,
 }
 
-/// What the clients of a listener speak.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListenerKind {
     /// HTTP/1.1 to a proxy: CONNECT and absolute-form (RFC 9112 section 3.2).
@@ -42,14 +39,12 @@ pub enum ListenerKind {
     Handoff,
 }
 
-/// Settings of a SOCKS5 listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Socks5 {
     /// Names and passwords (RFC 1929). Without any, none is asked for.
     pub users: BTreeMap<String, String>,
 }
 
-/// Settings of a Convert listener.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Convert {
     /// Whether a client must show that it receives what is sent to its address (RFC 8803 section 6.2.7).
@@ -67,10 +62,8 @@ pub enum Intercept {
     Redirect,
 }
 
-/// Settings of a TPROXY listener.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tproxy {
-    /// Whether servers see the client's address.
     pub keep_client_address: bool,
     /// Whether the connection to the server, or to the gateway, is begun when the client's SYN comes to this port, and not
     /// when the client's handshake has ended.
@@ -107,12 +100,10 @@ impl Listen {
         }
     }
 
-    /// Whether servers see the client's address.
     pub fn keeps_client_address(&self) -> bool {
         self.tproxy().is_some_and(|tproxy| tproxy.keep_client_address)
     }
 
-    /// SOCKS5's names and passwords.
     pub fn users(&self) -> Option<&BTreeMap<String, String>> {
         match &self.kind {
             ListenerKind::Socks5(socks5) => Some(&socks5.users),

@@ -20,17 +20,11 @@ use super::units;
 pub struct Config {
     /// Threads that carry traffic; by default one for each processor.
     pub workers: Option<NonZeroUsize>,
-    /// Who may use the converter.
     pub clients: Clients,
-    /// What may be reached through it.
     pub targets: Targets,
-    /// How much it takes on.
     pub limits: Limits,
-    /// How long it waits.
     pub timeouts: Timeouts,
-    /// How it connects to servers.
     pub upstream: UpstreamSettings,
-    /// What it adds to HTTP's messages.
     pub http: Http,
     /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
     pub early_syn: EarlySyn,
@@ -40,25 +34,19 @@ pub struct Config {
     pub gateway: Option<Gateway>,
     /// Who answers the requests of listeners of kind `handoff`.
     pub handoff: Option<Handoff>,
-    /// How names are resolved.
     pub names: Names,
     /// Labels of access paths, by the clients' networks, for metrics and logs.
     pub paths: BTreeMap<String, Vec<IpNet>>,
-    /// Prometheus metrics.
     pub metrics: Metrics,
-    /// The local socket that `status` and `top` ask.
     pub control: Control,
-    /// The access log.
     pub log: Log,
-    /// The listeners.
     #[serde(skip)]
     pub listen: Vec<Listen>,
-    /// The same as they are written, until all was checked.
+    /// Listeners as they are written, until all was checked.
     #[serde(rename = "listen", default = "ListenText::http_on_loopback")]
     pub(super) written: Vec<ListenText>,
 }
 
-/// Who may use the converter.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Clients {
@@ -146,7 +134,6 @@ impl Limits {
     }
 }
 
-/// How long the converter waits.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
@@ -187,21 +174,17 @@ impl Default for Timeouts {
     }
 }
 
-/// How the converter connects to servers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 #[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file, but the last one
 pub struct UpstreamSettings {
-    /// Whether to offer MPTCP to servers.
     pub mptcp: bool,
     /// Whether what a client has sent already may travel in the SYN to a server that takes that (RFC 7413). A SYN that is
     /// sent twice may reach the server twice: only for what may be asked twice.
     pub fast_open: bool,
     /// The netfilter mark of its packets (`SO_MARK`, socket(7)).
     pub mark: Option<u32>,
-    /// The IPv4 source address.
     pub source4: Option<Ipv4Addr>,
-    /// The IPv6 source address.
     pub source6: Option<Ipv6Addr>,
     /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
     pub proxy_protocol: bool,
@@ -217,12 +200,10 @@ pub struct UpstreamSettings {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reuse {
-    /// None.
     Never,
     /// Those that may be sent again if the server ends the connection just then (RFC 9110 section 9.2.2).
     #[default]
     Safe,
-    /// All.
     Always,
 }
 
@@ -233,7 +214,6 @@ impl UpstreamSettings {
     }
 }
 
-/// What is added to HTTP's messages.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
@@ -289,7 +269,6 @@ impl Default for Offload {
     }
 }
 
-/// How names are resolved.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Names {
@@ -297,7 +276,6 @@ pub struct Names {
     pub servers: Vec<IpAddr>,
 }
 
-/// Prometheus metrics.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
@@ -305,11 +283,9 @@ pub struct Metrics {
     pub address: Option<SocketAddr>,
 }
 
-/// The local socket that `status` and `top` ask.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
-    /// Its file.
     pub socket: PathBuf,
 }
 
@@ -321,13 +297,11 @@ impl Default for Control {
     }
 }
 
-/// The access log.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// A file, or `-` for standard output; none by default. A SIGHUP opens the file again.
     pub access: Option<PathBuf>,
-    /// How much of clients' addresses its lines have.
     pub clients: LoggedClients,
 }
 
@@ -364,7 +338,6 @@ impl LoggedClients {
 }
 
 impl Config {
-    /// Whether any listener has `offload`.
     pub fn offloads(&self) -> bool {
         self.listen.iter().any(|listen| listen.offload)
     }

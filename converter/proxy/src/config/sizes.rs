@@ -13,7 +13,6 @@ use super::units;
 pub struct RequestSize {
     /// Their method; any, if there is none.
     pub method: Option<String>,
-    /// Their paths.
     pub path: PathPattern,
     /// In bytes.
     #[serde(deserialize_with = "units::size")]
@@ -31,7 +30,6 @@ impl RequestSize {
 /// One path, or those that begin and end like this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathPattern {
-    /// This one.
     Whole(String),
     /// What is before the `*`, and what is behind it.
     Ends(String, String),

@@ -91,7 +91,6 @@ impl Drop for SynWatcher {
     }
 }
 
-/// Decides about SYNs.
 struct SynHandler {
     from: Instant,
     number: u64,
@@ -264,7 +263,6 @@ fn filter(ether_type: u16, ports: &[u16]) -> Vec<SockFilter> {
 /// The flood is over this long after the last cookie.
 const CALM: Duration = Duration::from_secs(5);
 
-/// Detects floods.
 #[derive(Debug, Default)]
 pub struct SynCookieMonitor {
     cookies: Option<u64>,
@@ -280,7 +278,6 @@ impl SynCookieMonitor {
         self.cookies = Some(cookies);
     }
 
-    /// Whether there is a flood now.
     pub fn is_on(&self, now: Instant) -> bool {
         self.over_at.is_some_and(|over_at| now < over_at)
     }

@@ -18,9 +18,7 @@ const CLAIMED: usize = 64;
 /// A client and the server that it connects to.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub struct Pair {
-    /// The client's address and port.
     pub client: SocketAddr,
-    /// The server's.
     pub server: SocketAddr,
 }
 
@@ -50,7 +48,6 @@ struct Waiting<T> {
     connection: T,
     /// Its client's key in limits.
     client: IpAddr,
-    /// The number of the watcher that started it.
     watcher: u64,
     since: Instant,
 }
@@ -69,7 +66,6 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// The number of unclaimed connections.
     pub fn waiting(&self) -> usize {
         self.begun.len()
     }

@@ -38,7 +38,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `most` bytes.
     pub fn new(most: usize) -> Self {
         Self {
             used: AtomicUsize::new(0),
@@ -60,7 +59,6 @@ impl Budget {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Bytes that are kept.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -130,7 +128,6 @@ impl<'a> WriteBacklog<'a> {
         self.budget.adjust(0, self.bytes.len());
     }
 
-    /// The bytes to be written next.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
@@ -148,7 +145,6 @@ impl<'a> WriteBacklog<'a> {
         }
     }
 
-    /// Drops the bytes.
     pub fn discard(&mut self) {
         self.release();
     }
@@ -166,7 +162,6 @@ impl Drop for WriteBacklog<'_> {
     }
 }
 
-/// Writes to one peer.
 #[derive(Debug)]
 pub struct BufferedWriter<'a> {
     to: &'a TcpStream,
@@ -255,7 +250,6 @@ impl<'a> BufferedWriter<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Drops the backlog.
     pub fn discard(&mut self) {
         self.backlog.discard();
     }

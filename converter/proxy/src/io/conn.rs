@@ -29,18 +29,14 @@ use tributary_sys::{Multipath, Subflow};
 
 /// A listener as one thread serves it.
 pub struct Listener {
-    /// As configured.
     pub listen: Listen,
-    /// Its counters.
     pub counters: Arc<ListenerMetrics>,
     /// Its connections to servers that no client has at the moment.
     pub idle_pool: Rc<IdlePool>,
 }
 
-/// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Connections and counters.
     pub registry: Arc<ConnectionRegistry>,
     /// Limits of connections and memory.
     pub admission: Arc<Admission>,
@@ -64,9 +60,7 @@ pub struct Shared {
 
 /// What all connections of one thread share.
 pub struct WorkerContext {
-    /// What all threads share.
     pub shared: Arc<Shared>,
-    /// Connects to servers.
     pub dialer: Dialer,
     /// For RFC 8803's errors (section 6.2.5 wants them limited).
     pub errors: RateLimit,
@@ -150,9 +144,7 @@ pub struct HandoffContext {
 
 /// One client's connection. Dropping it before its end resets it.
 pub struct Conn {
-    /// The client's side.
     pub stream: ResetOnDrop,
-    /// The client's address and port.
     pub client: SocketAddr,
     /// Where it was accepted.
     pub listener: Rc<Listener>,
@@ -200,12 +192,10 @@ impl Conn {
         })
     }
 
-    /// The process' counters.
     pub fn metrics(&self) -> &Metrics {
         &self.context.shared.registry.metrics
     }
 
-    /// The statistics of this connection.
     pub fn stats(&self) -> &ConnectionStats {
         &self.guard.stats
     }

@@ -14,7 +14,6 @@ use crate::kernel::sockets;
 /// How often a pipe may fill its buffer before others have their turn.
 pub const TURNS: usize = 8;
 
-/// The state of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeState {
     /// It waits for bytes.
@@ -23,9 +22,7 @@ pub enum PipeState {
     Blocked,
     /// Its source ended, and its sink has been given all data and the end.
     Eof,
-    /// Its source was reset.
     SourceReset,
-    /// Its sink was reset.
     SinkReset,
 }
 
@@ -74,15 +71,12 @@ impl Early {
     }
 }
 
-/// One side of a relay.
 pub struct Side<'a> {
-    /// Its connection.
     pub stream: &'a TcpStream,
     /// What came from it before.
     pub early: Early,
 }
 
-/// One direction.
 pub struct Pipe<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
@@ -146,12 +140,10 @@ impl<'a> Pipe<'a> {
         }
     }
 
-    /// The socket that bytes are read from.
     pub fn source(&self) -> &'a TcpStream {
         self.from
     }
 
-    /// The socket that bytes are written to.
     pub fn sink(&self) -> &'a TcpStream {
         self.to
     }
@@ -172,7 +164,6 @@ impl<'a> Pipe<'a> {
         self.source_is_dead = true;
     }
 
-    /// Bytes that reached the sink.
     pub fn moved(&self) -> u64 {
         self.sink.moved()
     }

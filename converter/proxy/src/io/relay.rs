@@ -74,7 +74,6 @@ pub async fn relay(conn: &mut Conn, mut upstream: Upstream, reply: &[u8], mut ea
     ended
 }
 
-/// Relays until the end.
 async fn relay_pipes(pipes: &mut [Pipe<'_>; 2], context: &RelayContext<'_>) -> RelayResult {
     let never = pending::<RelayResult>();
     match relay_until(pipes, context, &Cell::new(false), never).await {
@@ -125,10 +124,8 @@ async fn relay_and_offload(
     }
 }
 
-/// Why a relay is over.
 #[derive(Debug)]
 pub enum Relayed<T> {
-    /// It ended by itself.
     Finished(RelayResult),
     /// It was stopped, with this value.
     Stopped(T),
@@ -266,7 +263,6 @@ impl<'a> RelayContext<'a> {
         }
     }
 
-    /// Something came from the server.
     pub fn heard(&self) {
         if let Some(hop) = self.hop {
             hop.heard();

@@ -35,7 +35,6 @@ pub struct ResetOnDrop {
 }
 
 impl ResetOnDrop {
-    /// Takes `tcp` over.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
             tcp,
@@ -80,7 +79,6 @@ impl ResetOnDrop {
         })
     }
 
-    /// Writes all of `bytes`.
     pub async fn send(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -76,7 +76,6 @@ fn transparent(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Whether the socket speaks MPTCP, or may.
 pub fn is_mptcp(socket: &impl AsFd) -> bool {
     SockRef::from(socket).protocol().ok().flatten() == Some(Protocol::MPTCP)
 }

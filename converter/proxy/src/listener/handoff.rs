@@ -24,7 +24,6 @@ use crate::observe::metrics::HandoffDecision;
 use crate::policy::handoff::{Choice, SizeEstimate, SizeEstimator, choose, choose_unseen};
 use crate::upstream::IdleUpstream;
 
-/// Serves one client.
 pub async fn serve(conn: Box<Conn>) {
     let config = Arc::clone(&conn.config);
     let (Some(handoff), Some(context)) = (&config.handoff, conn.context.handoff.clone()) else {

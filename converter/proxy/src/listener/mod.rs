@@ -46,13 +46,10 @@ pub const PIECE: usize = 16 << 10;
 /// Why no message could be read from a client.
 #[derive(Debug)]
 pub enum ReadMessageError<F> {
-    /// It is malformed.
     Fault(F),
     /// The client ended or reset the connection before it was complete.
     ClientGone,
-    /// It took too long.
     TimedOut,
-    /// There is no memory for more of it.
     NoMemory,
 }
 

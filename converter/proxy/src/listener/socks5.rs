@@ -17,7 +17,6 @@ use crate::observe::Summary;
 use crate::policy::admission::client_key;
 use crate::upstream::{self, DialError, DialOptions};
 
-/// Serves one client.
 pub async fn serve(mut conn: Box<Conn>) {
     let since = Clock::now();
     let deadline = Instant::now() + conn.config.timeouts.request;

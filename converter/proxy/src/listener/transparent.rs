@@ -16,7 +16,6 @@ use crate::upstream::{DialOptions, connect};
 /// Bytes that may travel with a request to the gateway.
 const EARLY: usize = 16 << 10;
 
-/// Serves one client.
 pub async fn serve(mut conn: Box<Conn>, how: Intercept) {
     let since = Clock::now();
     let Ok(server) = sockets::original_destination(&conn.stream, how) else {

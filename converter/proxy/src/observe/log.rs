@@ -67,7 +67,6 @@ impl AccessLog {
         self.writer.lock()
     }
 
-    /// Whether lines go anywhere.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }

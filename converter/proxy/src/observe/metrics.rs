@@ -20,7 +20,6 @@ pub const OK: &str = "ok";
 /// Counters by one label, or by two.
 type By<V, const N: usize = 1> = Family<[(&'static str, V); N], Counter>;
 
-/// All counters of the process.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -40,7 +39,6 @@ pub struct Metrics {
     not_offloaded: By<&'static str>,
     /// Field lines that were left out of responses.
     pub malformed_fields: Counter,
-    /// Times that accepting had to pause.
     pub accept_pauses: Counter,
     early_syns: EarlySyns,
     early_waiting: Gauge,
@@ -57,7 +55,6 @@ pub struct Metrics {
     kernel: KernelCounters,
 }
 
-/// Registers a metric.
 fn add<M: Metric + Clone + Default>(r: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     r.register(name, help, metric.clone());
@@ -238,17 +235,13 @@ impl HandoffDecision {
 /// What is measured at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Gauges {
-    /// Client connections that are open.
     pub open: usize,
-    /// Bytes that wait for a peer.
     pub buffered: usize,
-    /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
     /// Early connections that wait for their client.
     pub early_waiting: usize,
     /// The settings of the front, which count its sessions.
     pub handoff: Option<Arc<handoff_front::Settings>>,
-    /// The kernel's counters.
     pub kernel: MptcpCounters,
 }
 
@@ -309,11 +302,8 @@ pub struct ListenerMetrics {
     outcomes: By<String, 2>,
     /// The most frequent outcome.
     whole: Counter,
-    /// Connections accepted.
     pub accepted: Counter,
-    /// Bytes to servers.
     pub up: Counter,
-    /// Bytes to clients.
     pub down: Counter,
 }
 
@@ -381,7 +371,6 @@ impl Metrics {
         })
     }
 
-    /// An MPTCP session ended.
     pub fn add_session(&self, multipath: &Multipath) {
         self.sessions.inc();
         self.joins.inc_by(multipath.subflows.len().saturating_sub(1) as u64);
@@ -389,7 +378,6 @@ impl Metrics {
         self.bytes_retransmitted.inc_by(multipath.bytes_retransmitted);
     }
 
-    /// One of its subflows.
     pub fn add_path(&self, line: &PathLine) {
         let path = [("path", line.path.clone())];
         self.subflows.get_or_create(&path).inc();

@@ -74,18 +74,14 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// How a relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayResult {
     /// Both sides ended their direction.
     Completed,
     /// The client did not take the answer to its request.
     ClientGone,
-    /// The client reset its connection.
     ClientReset,
-    /// The server reset its connection.
     ServerReset,
-    /// No byte was relayed for too long.
     IdleTimeout,
 }
 
@@ -102,12 +98,10 @@ impl RelayResult {
     }
 }
 
-/// A line of the access log.
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
     /// Seconds since 1970 at its end.
     pub time: f64,
-    /// The listener's name.
     pub listener: &'a str,
     /// The client's address and port.
     pub client: SocketAddr,
@@ -125,7 +119,6 @@ pub struct Line<'a> {
     pub paths: Option<Vec<PathLine>>,
 }
 
-/// One path of a client's connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathLine {
     /// Its label in the configuration.
@@ -136,7 +129,6 @@ pub struct PathLine {
     pub up_bytes: u64,
     /// To the client.
     pub down_bytes: u64,
-    /// Segments sent again.
     pub retransmissions: u32,
 }
 
@@ -159,7 +151,6 @@ pub struct ConnectionStats {
     id: u64,
     listener: Arc<str>,
     client: SocketAddr,
-    /// When it was accepted.
     pub since: Instant,
     target: Mutex<String>,
     /// Bytes that reached the server.
@@ -169,7 +160,6 @@ pub struct ConnectionStats {
 }
 
 impl ConnectionStats {
-    /// Sets the target.
     pub fn set_target(&self, target: &str) {
         let mut held = self.target.lock();
         if *held != target {
@@ -204,7 +194,6 @@ impl ConnectionStats {
 pub struct ConnectionStatus {
     /// Counted from the start of the process.
     pub id: u64,
-    /// The listener's name.
     pub listener: String,
     /// The client's address and port.
     pub client: SocketAddr,
@@ -218,12 +207,10 @@ pub struct ConnectionStatus {
     pub down_bytes: u64,
 }
 
-/// All open connections of the process.
 #[derive(Debug)]
 pub struct ConnectionRegistry {
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<ConnectionStats>>>,
-    /// Counters for Prometheus.
     pub metrics: Metrics,
     /// Where lines go.
     pub log: AccessLog,

@@ -58,7 +58,6 @@ impl<'a> OffloadAttempt<'a> {
         both.try_for_each(|(state, socket)| state.release(socket))
     }
 
-    /// Opens both windows again.
     pub fn give_up(self) -> io::Result<()> {
         for (socket, pause) in self.sockets.iter().zip(self.paused) {
             pause.end(socket)?;

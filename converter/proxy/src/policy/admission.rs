@@ -17,13 +17,9 @@ use crate::io::buffers::Budget;
 pub enum NotAdmitted {
     /// The client's address is in none of `clients.networks`.
     UnknownClient,
-    /// `limits.connections` is reached.
     Full,
-    /// `limits.connections_per_client` is reached.
     ClientFull,
-    /// `limits.buffered` is reached.
     Buffered,
-    /// `limits.buffered_per_client` is reached.
     ClientBuffered,
 }
 
@@ -40,12 +36,10 @@ impl NotAdmitted {
     }
 }
 
-/// The connections that are open.
 #[derive(Debug)]
 pub struct Admission {
     open: AtomicUsize,
     by_client: Mutex<HashMap<IpAddr, Client>>,
-    /// Bytes that wait for a peer.
     budget: Arc<Budget>,
 }
 
@@ -79,12 +73,10 @@ impl Admission {
         self.by_client.lock()
     }
 
-    /// Bytes that wait for a peer.
     pub fn buffered(&self) -> usize {
         self.budget.used()
     }
 
-    /// Connections that are open.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -139,7 +131,6 @@ impl Admission {
     }
 }
 
-/// The permit of one connection.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     admission: Arc<Admission>,
@@ -171,7 +162,6 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Whether the client may use the converter.
 pub fn is_allowed(client: IpAddr, clients: &Clients) -> bool {
     if clients.networks.is_empty() {
         client.is_loopback()

@@ -12,7 +12,6 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// At most `count` each second.
     pub fn per_second(count: u32) -> Self {
         Self {
             per_second: count,

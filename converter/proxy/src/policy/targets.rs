@@ -8,7 +8,6 @@ use tributary_forbidden::{Verdict, verdict};
 use crate::config::Targets;
 pub use tributary_forbidden::embedded_ipv4;
 
-/// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
     /// Port 0, or a port that the operator refuses.
@@ -17,7 +16,6 @@ pub enum Forbidden {
     Denied,
     /// Loopback, link-local, private, multicast or reserved.
     Special,
-    /// An address of this machine.
     Own,
 }
 

@@ -35,7 +35,6 @@ const PER_CONNECTION: u64 = 2;
 /// A configuration with its sockets.
 #[derive(Debug)]
 pub struct ActiveConfig {
-    /// As the operator wrote it.
     pub config: Arc<Config>,
     /// Client connections at most.
     pub most: usize,
@@ -56,12 +55,9 @@ pub struct ActiveHandoff {
     pub estimator: Arc<SizeEstimator>,
 }
 
-/// A listener with its socket.
 #[derive(Debug)]
 pub struct BoundListener {
-    /// As configured.
     pub listen: Listen,
-    /// Its counters.
     pub counters: Arc<ListenerMetrics>,
     /// Shared with the same listener of the configuration before and after.
     pub socket: Arc<TcpListener>,

@@ -73,7 +73,6 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// A running converter.
 struct Service {
     file: Option<PathBuf>,
     since: Clock,
@@ -89,7 +88,6 @@ struct Service {
     successor: Option<Successor>,
 }
 
-/// Why a service ends.
 enum ShutdownReason {
     /// By a signal, or since it was unused.
     Signalled,

@@ -26,7 +26,6 @@ use crate::kernel::sockets;
 use crate::observe::ConnectionStatus;
 use crate::observe::metrics::Gauges;
 
-/// How many connections a status shows.
 const SHOWN: usize = 1000;
 
 /// Connections of one kind that are answered at a time: those of two kinds take half of the reserved descriptors.
@@ -105,24 +104,15 @@ impl Service {
 /// How long either side waits for the other.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The status of a converter.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Status {
-    /// The program's version.
     pub version: String,
-    /// Its process.
     pub pid: u32,
-    /// Since it was started.
     pub uptime_seconds: f64,
-    /// Whether it is shutting down.
     pub draining: bool,
-    /// Client connections that are open.
     pub open_connections: usize,
-    /// The limit of client connections.
     pub most_connections: usize,
-    /// Bytes that wait for a peer.
     pub buffered_bytes: usize,
-    /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
     /// The kernel's counters of this network namespace; an older converter has none.
     #[serde(default)]
@@ -138,13 +128,9 @@ pub struct Status {
 pub struct ListenerStatus {
     /// In logs and metrics.
     pub name: String,
-    /// The protocol of its clients.
     pub kind: String,
-    /// Where it listens.
     pub address: SocketAddr,
-    /// Whether it takes MPTCP.
     pub mptcp: bool,
-    /// Connections.
     pub accepted: u64,
     /// From clients to servers.
     pub up_bytes: u64,
@@ -223,7 +209,6 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Sends the status.
 async fn send_status(stream: UnixStream, status: &Status) {
     let Ok(text) = serde_json::to_vec(status) else {
         return;

@@ -72,12 +72,10 @@ impl Successor {
         started
     }
 
-    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it has ended.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -174,10 +172,8 @@ impl Predecessor {
 /// `SD_LISTEN_FDS_START`.
 const FIRST_PASSED: RawFd = 3;
 
-/// An inherited socket.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// The listening socket.
     pub listener: TcpListener,
     address: SocketAddr,
     /// Whether a converter made it, and not the service manager.
@@ -209,7 +205,6 @@ impl InheritedSockets {
         Ok(Self(sockets))
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -35,7 +35,6 @@ const ERRORS: u32 = 1000;
 /// Lines in the log about servers a second, by each thread.
 const WARNINGS: u32 = 1;
 
-/// What the threads do.
 #[derive(Clone, Debug)]
 pub enum Phase {
     /// Accept with this configuration.

@@ -174,7 +174,6 @@ impl Untried {
         self.four.extend(four);
     }
 
-    /// Takes the next one, if there is one.
     pub fn take(&mut self) -> Option<IpAddr> {
         if self.taken == MOST {
             return None;
@@ -190,7 +189,6 @@ impl Untried {
         Some(address)
     }
 
-    /// Whether there is none left to take.
     pub fn is_empty(&self) -> bool {
         self.taken == MOST || (self.six.is_empty() && self.four.is_empty())
     }

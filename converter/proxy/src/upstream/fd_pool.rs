@@ -55,7 +55,6 @@ impl FdPool {
         }
     }
 
-    /// One, if there is one at this moment.
     pub fn one(&self) -> Option<FdPermit> {
         Arc::clone(&self.single).try_acquire_owned().ok().map(FdPermit)
     }

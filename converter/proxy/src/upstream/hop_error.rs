@@ -9,7 +9,6 @@ use super::DialError;
 use crate::kernel::sockets::IcmpError;
 use crate::policy::targets::Forbidden;
 
-/// Why the next converter gave no connection.
 #[derive(Debug)]
 pub enum HopError {
     /// There is no connection to it, no answer, or no Convert: for what reason.
@@ -30,7 +29,6 @@ impl HopError {
     /// It may not have this.
     pub const NOT_AUTHORIZED: Self = Self::Request(DialError::Forbidden(Forbidden::Denied));
 
-    /// It said nothing.
     pub fn no_answer() -> Self {
         Self::Unavailable("it does not answer".into())
     }

@@ -17,7 +17,6 @@ use super::Upstream;
 use super::fd_pool::{FdPermit, FdPool};
 use crate::config::Reuse;
 
-/// A connection to a server.
 pub struct ServerConnection {
     authority: Authority,
     /// The same as text.
@@ -38,7 +37,6 @@ pub struct ServerConnection {
 const RESTED: Duration = Duration::from_secs(1);
 
 impl ServerConnection {
-    /// A new one.
     pub fn new(authority: Authority, name: Rc<str>, mut server: Upstream) -> Self {
         let now = Instant::now();
         Self {
@@ -69,7 +67,6 @@ impl ServerConnection {
         hop.is_some_and(|hop| hop.is_lost())
     }
 
-    /// When it was established.
     pub(super) fn established(&self) -> Instant {
         self.established
     }

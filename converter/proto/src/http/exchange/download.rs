@@ -3,7 +3,6 @@
 use super::super::{BodyReader, HeadReader, Response, chunked};
 use super::Action;
 
-/// The response.
 #[derive(Clone, Debug)]
 pub enum Download {
     /// Its final head has not come.

@@ -12,11 +12,9 @@ pub enum Input<'a> {
     Bytes(&'a [u8]),
     /// The peer ended its direction; all that it sent was shown.
     End,
-    /// The connection broke.
     Reset,
 }
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The client sent more of its request's body, or ended.
@@ -47,7 +45,6 @@ pub fn is_break(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::BrokenPipe
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing yet. Bytes that were shown are to be shown again, with more behind them.
@@ -65,7 +62,6 @@ pub enum Action {
     End(ExchangeResult),
 }
 
-/// How an exchange ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExchangeResult {
     /// The client has the whole response.
@@ -79,7 +75,6 @@ pub enum ExchangeResult {
     Aborted {
         /// Of the response that had begun.
         status: Option<u16>,
-        /// What broke.
         fault: Fault,
     },
     /// Both connections carry another protocol now.
@@ -92,18 +87,14 @@ pub enum ExchangeResult {
 /// An exchange whose response the client has to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Of the response.
     pub status: u16,
-    /// What becomes of the client's connection.
     pub client: ClientAfter,
-    /// What becomes of the server's.
     pub server: ServerAfter,
 }
 
 /// What becomes of the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAfter {
-    /// It may send another request.
     Keep,
     /// It ends, and the client, which announced so, sends no more.
     Close,
@@ -117,9 +108,7 @@ pub enum ClientAfter {
 pub enum ServerAfter {
     /// It may serve another request, of any client.
     Keep,
-    /// It may serve another request of this client alone.
     KeepForClient,
-    /// It ends in order.
     Close,
     /// It breaks: the server shall not take a part of the request for the whole.
     Reset,
@@ -132,11 +121,8 @@ pub enum Fault {
     ClientReset,
     /// The server broke off, or ended within its response.
     ServerReset,
-    /// The request's body is malformed.
     BadRequest,
-    /// The response's body is malformed.
     MalformedBody,
-    /// Nothing moved for too long.
     IdleTimeout,
 }
 

@@ -10,7 +10,6 @@ use super::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input,
 
 const REQUEST_TIMEOUT: u16 = 408;
 
-/// One request and its response.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools)] // what happened to request and response, in any combination
 pub struct Exchange<'a> {

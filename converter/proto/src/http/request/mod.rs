@@ -20,9 +20,7 @@ use line::RequestLine;
 pub struct Request {
     /// The method; never TRACE.
     pub method: Method,
-    /// What it is for.
     pub target: RequestTarget,
-    /// The version that the client speaks.
     pub version: Version,
     /// What follows the head; never [`Body::UntilClose`].
     pub body: Body,
@@ -43,7 +41,6 @@ pub struct Request {
     path: Range<usize>,
 }
 
-/// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestTarget {
     /// `host:port`: a tunnel is asked for (CONNECT only).
@@ -62,9 +59,7 @@ pub enum RequestTarget {
 pub struct RequestContext {
     /// What the request's method says about content.
     pub content: ResponseBodyRule,
-    /// The request asked for an upgrade.
     pub upgrade: bool,
-    /// The client's version.
     pub version: Version,
     /// The client may send another request.
     pub keep_alive: bool,

@@ -14,7 +14,6 @@ use crate::observe::Summary;
 use crate::observe::metrics::OK;
 use crate::upstream::{DialError, DialOptions, ExpectedSize, IdleUpstream, KnownBy, ServerConnection, connect};
 
-/// What is to be done after an exchange.
 pub enum AfterExchange {
     /// The client may ask for more.
     KeepAlive,
@@ -26,7 +25,6 @@ pub enum AfterExchange {
     Refuse(Refused, Rc<str>),
     /// There is no server, for this reason.
     NoServer(DialError, Rc<str>),
-    /// Both connections are reset.
     Abort,
     /// The connections carry another protocol now.
     Tunnel(Box<ServerConnection>, u16),

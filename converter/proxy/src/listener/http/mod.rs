@@ -239,7 +239,6 @@ impl ClientBuffer {
 /// When the process ends, the first request of a client that has come already may be on its way for so long.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
-/// What a client wants.
 pub enum Next {
     /// An exchange, or a tunnel; bytes of its head, with which the inbox begins.
     Request(Request, usize),
@@ -320,7 +319,6 @@ fn written(refused: Refused) -> Vec<u8> {
     out
 }
 
-/// There is no server.
 pub async fn refuse_dial(conn: Box<Conn>, error: &DialError, to_head: bool, target: &str, since: Clock) {
     let refused = match error {
         DialError::Forbidden(_) => Refused::new(403, "this target may not be reached"),

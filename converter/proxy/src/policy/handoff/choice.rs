@@ -17,7 +17,6 @@ pub enum Choice {
     HandOver(usize),
     /// The request does.
     Relay(usize),
-    /// No rule is for it.
     Nobody,
 }
 

@@ -28,7 +28,6 @@ pub struct SizeEstimate {
 }
 
 impl SizeEstimator {
-    /// Nothing yet.
     pub fn new(relay_below: u64) -> Self {
         Self {
             hash: RandomState::new(),
@@ -105,7 +104,6 @@ pub struct Sizes {
     rules: HashMap<usize, LogMean>,
 }
 
-/// A running mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct LogMean {
     samples: u32,

@@ -19,7 +19,6 @@ use crate::upstream::hop_error::HopError;
 use crate::upstream::idle_pool::IdlePool;
 use crate::upstream::{DialError, KeptHop, Upstream};
 
-/// A request to the next converter.
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
     /// A connection to this server.
@@ -74,7 +73,6 @@ pub struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Resets it.
     pub fn give_up(self) {
         sockets::reset_on_close(&self.socket);
     }
