@@ -29,7 +29,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// With fewer tasks, finished ones are not pruned.
 const MIN_PRUNE: usize = 64;
 
-#[derive(Debug)]
 pub struct Settings {
     pub identity: Identity,
     /// The address at which connections continue.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handoff_link::Identity;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     pub identity: Identity,
     pub switch: SwitchAddress,

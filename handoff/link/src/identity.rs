@@ -29,12 +29,6 @@ pub struct Identity {
     acceptor: TlsAcceptor,
 }
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
-
 impl Identity {
     /// Reads the folder that `scripts/overlay enrol` made for this role; fails also if the certificate is for another role.
     pub fn read(folder: &Path, role: Role) -> Result<Self, Failure> {

@@ -10,7 +10,6 @@ use tributary_sys::monotonic;
 use crate::rules::{Change, Rules};
 
 /// The rules, and the eBPF program that applies them.
-#[derive(Debug)]
 pub struct Switch {
     rules: Rules,
     translator: Translator,

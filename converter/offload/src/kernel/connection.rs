@@ -1,6 +1,5 @@
 //! A connection that the kernel translates, until it is over.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +26,6 @@ pub struct Connection {
     table: Arc<Table>,
     flows: [Flow; 2],
     begun: Duration,
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flows, begun, .. } = self;
-        f.debug_struct("Connection")
-            .field("flows", flows)
-            .field("begun", begun)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Connection {

@@ -47,12 +47,6 @@ pub struct Translator {
     table: Arc<Table>,
 }
 
-impl fmt::Debug for Translator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Translator").finish_non_exhaustive()
-    }
-}
-
 impl Translator {
     /// Loads it. Raises what the kernel says: it needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and the kernel its
     /// types (`/sys/kernel/btf/vmlinux`).

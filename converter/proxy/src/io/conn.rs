@@ -35,7 +35,6 @@ pub struct Listener {
     pub idle_pool: Rc<IdlePool>,
 }
 
-#[derive(Debug)]
 pub struct Shared {
     pub registry: Arc<ConnectionRegistry>,
     /// Limits of connections and memory.

@@ -233,7 +233,7 @@ impl HandoffDecision {
 }
 
 /// What is measured at the moment of a scrape.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Gauges {
     pub open: usize,
     pub buffered: usize,

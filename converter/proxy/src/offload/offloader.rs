@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io};
 
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
@@ -52,14 +52,6 @@ pub struct Path {
     changes: u64,
 }
 
-impl fmt::Debug for Offloader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offloader")
-            .field("devices", &self.devices)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Pair<'_> {
     /// Bytes that have passed so far, from each of them.
     fn passed(&self) -> [u64; 2] {
@@ -77,7 +69,7 @@ impl Pair<'_> {
         }
         let is_ipv4 = |socket: &TcpStream| socket.peer_addr().map(|end| canonical(end).is_ipv4());
         if is_ipv4(client)? != is_ipv4(server)? {
-            return Err(Incompatible::Versions.into());
+            return Err(OffloadError::Incompatible(Incompatible::Versions).into());
         }
         Ok(())
     }
@@ -118,7 +110,7 @@ impl Offloader {
                 }
             }
         }
-        tracing::debug!("a connection is not offloaded: {refusal}");
+        tracing::debug!("a connection is not offloaded: {}", refusal.why);
         metrics.count_offload(Some(refusal.name));
         pending().await
     }
@@ -215,7 +207,7 @@ impl Offloader {
         });
         match moved {
             Ok(now) => *path = now,
-            Err(why) => tracing::debug!("an offloaded connection keeps its path: {why}"),
+            Err(refusal) => tracing::debug!("an offloaded connection keeps its path: {}", refusal.why),
         }
     }
 
@@ -281,19 +273,11 @@ impl NotOffloaded {
 
     /// The route to this end leads to a device that is not in the settings.
     pub fn elsewhere(end: SocketAddr) -> Self {
-        let why = format!("{end} is not behind a device of offload.devices");
-        Self { name: "device", why }
+        Self::new("device", format!("{end} is not behind a device of offload.devices"))
     }
 
-    fn new(name: &'static str, why: &str) -> Self {
-        let why = why.to_owned();
-        Self { name, why }
-    }
-}
-
-impl fmt::Display for NotOffloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+    fn new(name: &'static str, why: impl Into<String>) -> Self {
+        Self { name, why: why.into() }
     }
 }
 
@@ -305,20 +289,14 @@ impl From<io::Error> for NotOffloaded {
 
 impl From<NotQuiescent> for NotOffloaded {
     fn from(obstacle: NotQuiescent) -> Self {
-        Self::new(obstacle.name(), &obstacle.to_string())
-    }
-}
-
-impl From<Incompatible> for NotOffloaded {
-    fn from(incompatible: Incompatible) -> Self {
-        Self::new(incompatible.name(), &incompatible.to_string())
+        Self::new(obstacle.name(), obstacle.to_string())
     }
 }
 
 impl From<OffloadError> for NotOffloaded {
     fn from(error: OffloadError) -> Self {
         match error {
-            OffloadError::Incompatible(incompatible) => incompatible.into(),
+            OffloadError::Incompatible(why) => Self::new(why.name(), why.to_string()),
             OffloadError::Kernel(error) => error.into(),
         }
     }

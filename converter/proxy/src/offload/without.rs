@@ -10,7 +10,6 @@ use crate::observe::RelayResult;
 use crate::observe::metrics::Metrics;
 
 /// Cannot be made.
-#[derive(Debug)]
 pub enum Offloader {}
 
 impl Offloader {

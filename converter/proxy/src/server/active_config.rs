@@ -33,7 +33,6 @@ const TABLE: i32 = 8191;
 const PER_CONNECTION: u64 = 2;
 
 /// A configuration with its sockets.
-#[derive(Debug)]
 pub struct ActiveConfig {
     pub config: Arc<Config>,
     /// Client connections at most.
@@ -47,7 +46,7 @@ pub struct ActiveConfig {
 }
 
 /// What listeners of kind `handoff` share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ActiveHandoff {
     /// Where the back ends and the switch are.
     pub settings: Arc<handoff_front::Settings>,

@@ -35,7 +35,7 @@ const ERRORS: u32 = 1000;
 /// Lines in the log about servers a second, by each thread.
 const WARNINGS: u32 = 1;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Phase {
     /// Accept with this configuration.
     Serving(Arc<ActiveConfig>),

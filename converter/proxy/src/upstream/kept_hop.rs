@@ -1,6 +1,5 @@
 //! A connection to the next converter that carries one transfer after another ([`tributary_proto::convert::Tlv::Reuse`]).
 
-use std::fmt;
 use std::mem;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,16 +23,6 @@ pub struct KeptHop {
     established: Instant,
     /// Whether it has carried another transfer before.
     pub has_served: bool,
-}
-
-impl fmt::Debug for KeptHop {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeptHop")
-            .field("hop", &self.hop)
-            .field("has_served", &self.has_served)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A connection that waits for a transfer.

@@ -77,7 +77,6 @@ impl DialOptions {
 }
 
 /// A connection to a server.
-#[derive(Debug)]
 pub struct Upstream {
     /// The connection, or the one to the gateway.
     pub stream: ResetOnDrop,
