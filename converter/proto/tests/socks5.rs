@@ -105,16 +105,15 @@ fn every_login_status_is_emitted() {
 
 #[test]
 fn every_request_is_parsed() {
-    for (bytes, request) in [
+    #[rustfmt::skip]
+    let cases = [
         ("05 01 00 01 c0000207 01bb", to_address("192.0.2.7:443")),
-        (
-            "05 01 00 04 20010db8000000000000000000000001 0050",
-            to_address("[2001:db8::1]:80"),
-        ),
+        ("05 01 00 04 20010db8000000000000000000000001 0050", to_address("[2001:db8::1]:80")),
         ("05 01 00 03 01 61 ffff", to_name("a", 65535)),
         ("05 01 00 03 0b 6578616d706c652e6f7267 0050", to_name("example.org", 80)),
         ("05 01 00 03 08 785f2d612e7a302e 0000", to_name("x_-a.z0.", 0)),
-    ] {
+    ];
+    for (bytes, request) in cases {
         accepts(parse_request, &hex(bytes), &request);
     }
 }
@@ -263,23 +262,19 @@ fn other_versions_are_refused_at_once_without_a_reply() {
 
 #[test]
 fn every_reply_is_emitted() {
-    for (bytes, reply) in [
+    #[rustfmt::skip]
+    let cases = [
         ("05 00 00 01 c0000201 c001", Reply::success(address("192.0.2.1:49153"))),
-        (
-            "05 00 00 04 20010db8000000000000000000000001 0050",
-            Reply::success(address("[2001:db8::1]:80")),
-        ),
+        ("05 00 00 04 20010db8000000000000000000000001 0050", Reply::success(address("[2001:db8::1]:80"))),
         ("05 01 00 01 00000000 0000", Reply::refusal(Code::GeneralFailure)),
         ("05 02 00 01 00000000 0000", Reply::refusal(Code::NotAllowed)),
         ("05 03 00 01 00000000 0000", Reply::refusal(Code::NetworkUnreachable)),
         ("05 04 00 01 00000000 0000", Reply::refusal(Code::HostUnreachable)),
         ("05 05 00 01 00000000 0000", Reply::refusal(Code::ConnectionRefused)),
         ("05 07 00 01 00000000 0000", Reply::refusal(Code::CommandNotSupported)),
-        (
-            "05 08 00 01 00000000 0000",
-            Reply::refusal(Code::AddressTypeNotSupported),
-        ),
-    ] {
+        ("05 08 00 01 00000000 0000", Reply::refusal(Code::AddressTypeNotSupported)),
+    ];
+    for (bytes, reply) in cases {
         assert_eq!(reply.encode(), hex(bytes));
     }
 }

@@ -14,19 +14,15 @@ fn every_success_is_parsed_whole_and_cut_at_every_byte() {
             supported_tcp_extensions: extensions.map(<[u8]>::to_vec),
         })
     };
-    for (bytes, answer) in [
+    #[rustfmt::skip]
+    let cases = [
         ("0101 2263", reply(None, None)),
         ("0102 2263 1401 0000", reply(Some(""), None)),
-        (
-            "0104 2263 1403 0000 0204 05b4 0101 0402",
-            reply(Some("0204 05b4 0101 0402"), None),
-        ),
+        ("0104 2263 1403 0000 0204 05b4 0101 0402", reply(Some("0204 05b4 0101 0402"), None)),
         ("0103 2263 1502 0000 1e00 0000", reply(None, Some(&[30]))),
-        (
-            "0105 2263 1502 0000 0408 1e00 1402 0000 0101 0402",
-            reply(Some("0101 0402"), Some(&[4, 8, 30])),
-        ),
-    ] {
+        ("0105 2263 1502 0000 0408 1e00 1402 0000 0101 0402", reply(Some("0101 0402"), Some(&[4, 8, 30]))),
+    ];
+    for (bytes, answer) in cases {
         accepts(parse, &hex(bytes), &answer);
     }
 }
