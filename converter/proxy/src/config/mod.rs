@@ -22,3 +22,12 @@ pub use read::load;
 #[cfg(test)]
 pub use read::parse;
 pub use sizes::RequestSize;
+
+/// Each line of a table: a text, in which `\n` ends a line, and parts of what is said of it.
+#[cfg(test)]
+fn cases(table: &str) -> impl Iterator<Item = (String, Vec<&str>)> {
+    table.trim().lines().map(|line| {
+        let (text, parts) = line.trim().split_once(" => ").expect("a case");
+        (text.replace(r"\n", "\n"), parts.split(" | ").collect())
+    })
+}

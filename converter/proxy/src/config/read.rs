@@ -78,6 +78,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::config::cases;
 
     fn refusal(text: &str) -> String {
         let failure = parse(text, "c.toml").expect_err(text);
@@ -107,14 +108,6 @@ mod tests {
                 assert_eq!(log.clients.socket_address(client).to_string(), logged);
             }
         }
-    }
-
-    /// Each line of a table: a text, in which `\n` ends a line, and parts of what is said of it.
-    fn cases(table: &str) -> impl Iterator<Item = (String, Vec<&str>)> {
-        table.trim().lines().map(|line| {
-            let (text, parts) = line.trim().split_once(" => ").expect("a case");
-            (text.replace(r"\n", "\n"), parts.split(" | ").collect())
-        })
     }
 
     fn refuses(text: &str, parts: &[&str]) {

@@ -79,6 +79,7 @@ mod tests {
     use std::num::NonZero;
 
     use super::*;
+    use crate::config::cases;
 
     #[test]
     fn a_line_is_a_network_and_its_ways() {
@@ -120,28 +121,21 @@ mod tests {
 
     #[test]
     fn a_line_that_is_wrong_is_named() {
-        for (text, parts) in [
-            (
-                "10.0.0.0/8 direct\n10.0.0.0/33 direct",
-                ["2: ", "10.0.0.0/33", "prefix length"],
-            ),
-            ("10.0.0.0/8", ["1: ", "10.0.0.0/8", "a next converter"]),
-            ("10.0.0.0/8 192.0.2.1", ["1: ", "192.0.2.1", "its port"]),
-            ("10.0.0.0/8 direct now", ["1: ", "direct now", "or \"direct\""]),
-            (
-                "10.0.0.0/8 192.0.2.1:1 or",
-                ["1: ", "192.0.2.1:1 or", "the next best way"],
-            ),
-            ("10.0.0.0/8 port 0 direct", ["1: ", "port 0 direct", "1 to 65535"]),
-            ("10.0.0.0/8 port direct", ["1: ", "port direct", "1 to 65535"]),
-            ("10.0.0.0/8 above 45 direct", ["1: ", "above 45 direct", "such as 45kB"]),
-            ("10.0.0.0/8 port 443", ["1: ", "port 443", "\"direct\""]),
-            (
-                "10.0.0.0/8 192.0.2.1:1 192.0.2.2:1 192.0.2.1:1",
-                ["1: ", "192.0.2.2:1", "each once by"],
-            ),
-        ] {
-            let wrong = parse(text).expect_err(text);
+        for (text, parts) in cases(
+            r#"
+            10.0.0.0/8 direct\n10.0.0.0/33 direct => 2:  | 10.0.0.0/33 | prefix length
+            10.0.0.0/8 => 1:  | 10.0.0.0/8 | a next converter
+            10.0.0.0/8 192.0.2.1 => 1:  | 192.0.2.1 | its port
+            10.0.0.0/8 direct now => 1:  | direct now | or "direct"
+            10.0.0.0/8 192.0.2.1:1 or => 1:  | 192.0.2.1:1 or | the next best way
+            10.0.0.0/8 port 0 direct => 1:  | port 0 direct | 1 to 65535
+            10.0.0.0/8 port direct => 1:  | port direct | 1 to 65535
+            10.0.0.0/8 above 45 direct => 1:  | above 45 direct | such as 45kB
+            10.0.0.0/8 port 443 => 1:  | port 443 | "direct"
+            10.0.0.0/8 192.0.2.1:1 192.0.2.2:1 192.0.2.1:1 => 1:  | 192.0.2.2:1 | each once by
+            "#,
+        ) {
+            let wrong = parse(&text).expect_err(&text);
             assert!(
                 parts.iter().all(|part| wrong.contains(part)),
                 "{text:?} gives {wrong:?}"
