@@ -36,7 +36,7 @@ def received(world: World, link: str) -> int:
 
 
 SO_RCVBUFFORCE, BUFFER = 33, 32 << 20
-"""A receive buffer of the client's that what comes out of order does not fill (docs/upstream/receiver-stands-still.md)."""
+"""A receive buffer of the client's that nothing out of order fills (docs/upstream/receiver-stands-still.md)."""
 
 CUT = """table netdev cut {{
     chain in {{ type filter hook ingress device {0} priority 0; drop; }}
