@@ -88,5 +88,3 @@ def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None
     )
     assert sessions.unexpected == {"unexpected SubflowClosed": 2, "unexpected SubflowPriority": 1}
     assert sessions.get(7) is not None
-
-
