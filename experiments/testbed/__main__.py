@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
-from experiments.testbed.build import find, names, orphans, standing, take_down, take_down_orphans
+from experiments.testbed.build import Testbed, find, names, orphans, standing, take_down, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
@@ -84,7 +84,8 @@ def _up(
         file = random_file(_FILE_SIZE, seed=1)
         start_server(testbed, file.path.parent)
         throttler = partial(start_throttler, policy=policy)
-        for each, start in zip(_APPLIANCE, (start_squid, start_converter, throttler), strict=True):
+        starts: tuple[Callable[[Testbed], object], ...] = (start_squid, start_converter, throttler)
+        for each, start in zip(_APPLIANCE, starts, strict=True):
             if each in appliance:
                 start(testbed)
     _show(testbed.topology)

@@ -61,7 +61,9 @@ class Steerer:
     def status(self) -> SteeringStatus:
         decider = self._decider
         counts = {str(kind): count for kind, count in sorted(decider.counts.items())}
-        return SteeringStatus(str(self._mode), decider.steered, len(decider.learned), counts)
+        return SteeringStatus(
+            mode=str(self._mode), sessions=decider.steered, learned=len(decider.learned), decisions=counts
+        )
 
     def explain(self, token: int, privacy: Privacy) -> str | None:
         """Why the session's paths are in use or not; None where sessions are not steered."""

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tributary.daemons.logs import Level, Log
 from tributary.settings.errors import CommandError, Exit, refused
@@ -25,7 +25,7 @@ def document_of(kind: type[T]) -> Callable[[object], T]:
         from pydantic import ValidationError
 
         try:
-            found: T = _adapter(kind).validate_python(document)
+            found: T = _adapter(cast(Hashable, kind)).validate_python(document)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
