@@ -64,7 +64,7 @@ class Package:
     instances: str | None = None  # of a template unit, as a pattern (systemctl(1)); an upgrade is handed over to them
     group: str | None = None  # a system group that its services are in, made by the first installation
     replaces_unit: str | None = None  # another package's service, whose place this one's takes
-    sysctl: str | None = None  # the name of a file in usr/lib/sysctl.d
+    sysctl: tuple[str, ...] = ()  # names of files in usr/lib/sysctl.d
     leftovers: tuple[str, ...] = ()  # what its services write, and their private keys, gone with a purge
 
     @property

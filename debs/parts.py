@@ -38,6 +38,9 @@ def packages(inputs: Inputs) -> list[Package]:
     ]
 
 
+_SYSCTLS = ("90-tributary.conf", "91-tributary-gateway.conf")
+
+
 def _common(inputs: Inputs) -> Package:
     name, checkout = "tributary-common", inputs.checkout
     wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
@@ -58,7 +61,7 @@ def _common(inputs: Inputs) -> Package:
             content.command("tributary-doctor", "doctor.__main__"),
             File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
             File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
-            *content.files(inputs, name, "kernel-config/90-tributary.conf", "kernel-config/systemd/*"),
+            *content.files(inputs, name, *(f"kernel-config/{each}" for each in _SYSCTLS), "kernel-config/systemd/*"),
             *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
             *content.files(inputs, name, "docs/command.md", "docs/operate.md"),
@@ -70,11 +73,12 @@ def _common(inputs: Inputs) -> Package:
         # Accounts are for those who want them as metrics.
         units=(
             Unit("tributary-retransmissions.service"),
+            Unit("tributary-mptcp.service"),
             Unit("tributary-doctor.timer"),
             Unit("tributary-accounts.timer", enabled=False),
         ),
         group="tributary",
-        sysctl="90-tributary.conf",
+        sysctl=_SYSCTLS,
     )
 
 
@@ -191,7 +195,7 @@ def _handoff(inputs: Inputs) -> Package:
         depends=(*sorted(needed), "nftables"),
         # Not enabled: a machine is one or the other, and their addresses are for whoever runs it to say.
         units=tuple(Unit(f"tributary-{each}.service", upgrade, enabled=False) for each, upgrade in upgrades.items()),
-        sysctl=_HANDOFF_SYSCTL,
+        sysctl=(_HANDOFF_SYSCTL,),
         leftovers=tuple(f"etc/tributary/{each}" for each in upgrades),
     )
 

@@ -151,7 +151,6 @@ def test_the_throttlers_metrics_are_where_the_command_says_and_a_card_may_say_ot
 every_unit = pytest.mark.parametrize(
     "unit",
     [
-        "mptcp-tributary-mptcp.service",
         "anycast-tributary-anycast-addresses.service",
         "anycast-tributary-anycast.service",
         "firewall-tributary-firewall.service",

@@ -90,11 +90,12 @@ class Gateway:
         shutil.chown(self.host.at("/etc/bird/bird.conf"), "bird", "bird")
         shutil.copy(ROOT / "ansible/roles/anycast/files/tributary_anycast.py", self._program)
         self._program.chmod(0o755)
-        for settings in (ROOT / "kernel-config/90-tributary.conf", *self._written("/etc/sysctl.d")):
+        brought = sorted((ROOT / "kernel-config").glob("9*.conf"))
+        for settings in (*brought, *self._written("/etc/sysctl.d")):
             self.host.run("sysctl", "-e", "-q", "-p", str(settings))
         rules = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
         self.host.run("nft", "--includepath", str(self.host.at("/etc/nftables.d")), "--file", str(rules))
-        self._once("tributary-mptcp.service")
+        self._once("tributary-mptcp.service.d/tributary.conf")
         self._once("tributary-anycast-addresses.service")
 
     def serve(self) -> None:
@@ -197,7 +198,7 @@ class Gateway:
 
     def _once(self, unit: str) -> None:
         """Run the commands of a unit of Type=oneshot."""
-        for words in self._said(unit, "ExecStart"):
+        for words in filter(None, self._said(unit, "ExecStart")):
             self.host.run(*words.removeprefix("-").split())
 
 
