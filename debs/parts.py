@@ -60,7 +60,10 @@ def _common(inputs: Inputs) -> Package:
             content.command("tributary", "command.cli"),
             content.command("tributary-doctor", "doctor.__main__"),
             File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
-            File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
+            *(
+                File(f"usr/lib/tributary/{each}", checkout[f"kernel-config/{each}"])
+                for each in ("retransmissions.conf", "tributary-firewall.nft")
+            ),
             *content.files(inputs, name, *(f"kernel-config/{each}" for each in _SYSCTLS), "kernel-config/systemd/*"),
             *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
@@ -70,12 +73,13 @@ def _common(inputs: Inputs) -> Package:
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
         recommends=("iproute2", "nftables"),
-        # Accounts are for those who want them as metrics.
+        # Accounts are for those who want them as metrics; the firewall is for those who say whom it lets in.
         units=(
             Unit("tributary-retransmissions.service"),
             Unit("tributary-mptcp.service"),
             Unit("tributary-doctor.timer"),
             Unit("tributary-accounts.timer", enabled=False),
+            Unit("tributary-firewall.service", Upgrade.BOOT, enabled=False),
         ),
         group="tributary",
         sysctl=_SYSCTLS,

@@ -14,7 +14,7 @@ from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 from tributary.wireguard.enrolment import PORT, Enrolment
 
-FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+FIREWALL = ROOT / "kernel-config/tributary-firewall.nft"
 CONVERT_PORT, HTTP_PORT = 5124, 3129
 """The router's converter comes by the first one; by the second, whoever measures one way alone."""
 ROUTER = "home"

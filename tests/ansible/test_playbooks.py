@@ -374,7 +374,7 @@ def test_a_firewall_that_was_written_and_not_loaded_is_loaded(standing: int, loa
     environment = jinja2.Environment()
     environment.tests["changed"] = lambda result: result["changed"]
     said = {
-        **dict.fromkeys(("firewall_site", "firewall_rules", "firewall_unit"), NOTHING),
+        "firewall_site": NOTHING,
         "tributary_in_image": False,
         "ansible_check_mode": False,
         "firewall_standing": {"rc": standing},
@@ -397,8 +397,9 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
         for each in every_task(read(ANSIBLE / "roles/firewall/tasks/before.yml"))
         if "ansible.builtin.shell" in each
     )
-    for place in ("/run/tributary-firewall-before", "/run/tributary-firewall", "/etc/nftables.d"):
-        copy = copy.replace(place, str(tmp_path / place.rpartition("/")[2]))
+    copy = copy.replace("{{ firewall_rules }}", "/etc/nftables.d/tributary-firewall.nft")
+    for place in ("/run/tributary-firewall-before", "/run/tributary-firewall/", "/etc/nftables.d"):
+        copy = copy.replace(place, f"{tmp_path}/{place.partition('/')[2].partition('/')[2]}")
     for folder, text in {
         "tributary-firewall": "loaded",
         "nftables.d": "written",
@@ -521,24 +522,29 @@ def test_a_node_that_leaves_the_fleet_loses_all_that_made_it_one() -> None:
 
 @pytest.mark.parametrize(
     ("stood", "done", "rules"),
-    [(True, "reload tributary-firewall.service", "before"), (False, "disable --now tributary-firewall.service", "now")],
+    [
+        (True, "nft --includepath now --file before/tributary-firewall.nft", "before"),
+        (False, "systemctl disable --now tributary-firewall.service", "now"),
+    ],
 )
 def test_rules_that_are_undone_do_not_come_back_with_a_boot(stood: bool, done: str, rules: str, tmp_path: Path) -> None:
-    places = {"/run/tributary-firewall-before": tmp_path / "before", "/etc/nftables.d": tmp_path / "now"}
+    """And the next run takes those that stand for what was loaded."""
+    places = {"/run/tributary-firewall-before": "before", "/run/tributary-firewall/": "loaded", "/etc/nftables.d": "now"}
     text = (ANSIBLE / "roles/firewall/files/undo.sh").read_text()
-    for place, folder in places.items():
-        folder.mkdir()
-        text = text.replace(place, str(folder))
-        for name in ("tributary-site.nft", "tributary-firewall.nft"):
-            if stood or folder.name == "now":
-                (folder / name).write_text(folder.name)
-    systemctl = tmp_path / "systemctl"
-    systemctl.write_text('#!/bin/sh\necho "$@"\n')
-    systemctl.chmod(0o755)
+    for place, name in places.items():
+        text = text.replace(place, name)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tributary-site.nft").write_text("before" if name == "before" else "now")
+    (tmp_path / ("before" if stood else "now") / "tributary-firewall.nft").touch()
+    for program in ("nft", "systemctl"):
+        (tmp_path / program).write_text('#!/bin/sh\necho "${0##*/}" "$@"\n')
+        (tmp_path / program).chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    said = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, check=True, env=environment)
+    said = subprocess.run(
+        ["sh", "-ec", text], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
     assert said.stdout.strip() == done
-    assert {path.read_text() for path in (tmp_path / "now").iterdir()} == {rules}
+    assert {(tmp_path / name / "tributary-site.nft").read_text() for name in ("now", "loaded")} == {rules}
 
 
 def test_a_deployment_that_fails_names_what_is_wrong_and_what_could_not_be_examined() -> None:

@@ -15,6 +15,7 @@ import jinja2
 import pytest
 
 from console import settings as console
+from experiments.home.gateway import FIREWALL
 from experiments.testbed import native
 from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
@@ -103,8 +104,7 @@ def test_the_throttler_takes_its_policy(rendered: Rendered, inventory: str) -> N
 @pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
 @every_inventory
 def test_nft_takes_the_firewall(rendered: Rendered, inventory: str) -> None:
-    folder = rendered[inventory]
-    subprocess.run(["nft", "-I", folder, "--check", "--file", folder / "tributary-firewall.nft"], check=True)
+    subprocess.run(["nft", "-I", rendered[inventory], "--check", "--file", FIREWALL], check=True)
 
 
 @pytest.mark.skipif(not shutil.which("bird"), reason="bird2 is not installed")
@@ -153,7 +153,6 @@ every_unit = pytest.mark.parametrize(
     [
         "anycast-tributary-anycast-addresses.service",
         "anycast-tributary-anycast.service",
-        "firewall-tributary-firewall.service",
     ],
 )
 

@@ -93,7 +93,7 @@ class Gateway:
         brought = sorted((ROOT / "kernel-config").glob("9*.conf"))
         for settings in (*brought, *self._written("/etc/sysctl.d")):
             self.host.run("sysctl", "-e", "-q", "-p", str(settings))
-        rules = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+        rules = ROOT / "kernel-config/tributary-firewall.nft"
         self.host.run("nft", "--includepath", str(self.host.at("/etc/nftables.d")), "--file", str(rules))
         self._once("tributary-mptcp.service.d/tributary.conf")
         self._once("tributary-anycast-addresses.service")

@@ -1,4 +1,4 @@
-"""The gateways' firewall (ansible/roles/firewall) in the real kernel.
+"""The firewall of gateways and home routers in the real kernel, and the way back of ansible/roles/firewall.
 
 client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- gateway 10.0.0.1, 192.0.2.1, 2001:db8::1
 """
@@ -16,6 +16,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.connections import TCP
 from tests.netns.world import connected, datagrams_at, needs
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
 pytestmark = needs("nft")
@@ -169,17 +170,19 @@ def test_a_wrong_site_file_leaves_the_firewall_as_it_is(place: Place) -> None:
     assert place.gateway.run("nft", "--stateless", "list", "ruleset") == before
 
 
+UNIT = RULES.parent / "systemd/tributary-firewall.service"
+UNDO = ROOT / "ansible/roles/firewall/files/undo.sh"
 _SYSTEMCTL = """\
 #!/bin/sh -e
 # What systemd does with the firewall's unit.
-case $1 in reload) key=ExecReload ;; disable) [ "$2" = --now ] && key=ExecStop ;; esac
+[ "$1 $2" = "disable --now" ] && key=ExecStop
 sed -n "s/^$key=//p" "{unit}" | sh -e
 """
 
 
 def undone(place: Place, folder: Path, before: str, written: str) -> str:
     """The way back taken on a gateway that has ``written``, where ``before`` was kept; returns /etc's rules then."""
-    (folder / "systemctl").write_text(_SYSTEMCTL.format(unit=RULES.with_suffix(".service")))
+    (folder / "systemctl").write_text(_SYSTEMCTL.format(unit=UNIT))
     (folder / "systemctl").chmod(0o755)
     (folder / "before").write_text(before)
     (folder / "written").write_text(written)
@@ -187,12 +190,12 @@ def undone(place: Place, folder: Path, before: str, written: str) -> str:
     cp /etc/protocols /etc/services {folder}
     mount -t tmpfs tmpfs /etc && mkdir /etc/nftables.d && mount -t tmpfs tmpfs /run && mkdir /run/tributary-firewall
     cp {folder}/protocols {folder}/services /etc
-    cp {RULES} /etc/nftables.d/ && cp {folder}/written /etc/nftables.d/tributary-site.nft
+    cp {folder}/written /etc/nftables.d/tributary-site.nft
     if [ -s {folder}/before ]; then
         mkdir /run/tributary-firewall-before && cp {RULES} /run/tributary-firewall-before/
         cp {folder}/before /run/tributary-firewall-before/tributary-site.nft
     fi
-    PATH={folder}:$PATH sh -e {RULES.with_name("undo.sh")}
+    PATH={folder}:$PATH sh -e {UNDO}
     cat /etc/nftables.d/tributary-site.nft
     """
     return place.gateway.run("unshare", "--mount", "sh", "-ec", script)

@@ -13,7 +13,7 @@ from image.firstboot.settings import Role
 
 GOLDEN = Path(__file__).parent / "golden"
 SHIPPED = Path(__file__).parents[4] / "image/firstboot/tributary.toml"
-FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-firewall.nft"
+FIREWALL = Path(__file__).parents[4] / "kernel-config/tributary-firewall.nft"
 
 UNITS = (
     *(
