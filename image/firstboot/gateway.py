@@ -23,8 +23,7 @@ IDLE = "124m"
 there are logins and messengers, which may have nothing to say for long."""
 
 _TUNNELS_FILE = "/etc/tributary/gateway.toml"
-_METRICS_FILE = "/etc/systemd/system/tributary-throttler.service.d/tributary_card.conf"
-"""Its name comes after the playbook's tributary.conf, which has the command."""
+_OPTIONS_FILE = "/etc/systemd/system/tributary-throttler.service.d/tributary_card.conf"
 _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
 _ACCESS_LOG = "/var/log/tributary-converter/access.log"
@@ -44,9 +43,9 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
     yield WriteFile("/etc/tributary/converter.toml", _converter(card, clients, routers))
     yield WriteFile("/etc/tributary/throttler.toml", _policy(_paths(card, facts, routers)))
-    if card.metrics_networks:
-        metrics = figures.address(card.metrics_networks, figures.THROTTLER)
-        yield WriteFile(_METRICS_FILE, f"[Service]\nEnvironment=METRICS={metrics}\n")
+    # Sessions end here: the kernel's own events tell of their subflows.
+    options = f"--source kernel --metrics {_metrics(card, figures.THROTTLER)}"
+    yield WriteFile(_OPTIONS_FILE, f'[Service]\nEnvironment="OPTIONS={options}"\n')
     for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)
 
@@ -78,17 +77,19 @@ def _converter(card: Card, clients: list[str], routers: GatewaySettings | None) 
     if routers and not clients:
         # Routers alone: by the one listener that they use, which nothing outside of the tunnels reaches.
         listeners = [{**listeners[-1], "address": f"{inside_address(routers.network)}:{CONVERT_PORT}"}]
-    networks, port = card.metrics_networks, figures.CONVERTER
-    metrics = figures.address(networks, port) if networks else f"127.0.0.1:{port}"
     return document(
         {
             "clients": who,
             "timeouts": {"idle": IDLE},
-            "metrics": {"address": metrics},
+            "metrics": {"address": _metrics(card, figures.CONVERTER)},
             "log": {"access": _ACCESS_LOG},
             "listen": listeners,
         }
     )
+
+
+def _metrics(card: Card, port: int) -> str:
+    return figures.address(card.metrics_networks, port) if card.metrics_networks else f"127.0.0.1:{port}"
 
 
 def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[str, str]:

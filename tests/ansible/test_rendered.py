@@ -25,6 +25,7 @@ from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, needs_ansible
 from tests.unit.test_unit_files import analyze, systemd_analyze
 from throttler import dry_run
 from throttler.policy import model
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 from tributary.settings.files import load
 from tributary.wireguard.addresses import gateway
@@ -142,10 +143,10 @@ def test_the_accounts_have_figures_of_as_many_networks_as_are_asked_for(networks
     assert lines[-1] == f'Environment="OPTIONS={options}"'
 
 
-def test_the_throttlers_metrics_are_where_the_command_says_and_a_card_may_say_otherwise(rendered: Rendered) -> None:
+def test_the_throttlers_metrics_are_where_the_inventory_says(rendered: Rendered) -> None:
     lines = (rendered["one"] / "throttler-tributary.conf").read_text().splitlines()
-    assert "Environment=METRICS=[::]:9464" in lines
-    assert lines[-1].startswith("ExecStart=") and lines[-1].endswith(" --metrics ${METRICS}")
+    assert lines[-1] == 'Environment="OPTIONS=--source kernel --log text --metrics [::]:9464"'
+    assert " $OPTIONS\n" in (ROOT / "throttler/systemd/tributary-throttler.service").read_text()
 
 
 every_unit = pytest.mark.parametrize(
