@@ -12,8 +12,12 @@ from image.firstboot.settings import Role
 from image.make.slots import KEPT
 
 _WANTS = "/etc/systemd/system/multi-user.target.wants"
-_RUNNING = ("tributary-firstboot.service", "tributary-firstboot-report.service", "systemd-networkd.service")
-_ENABLED = {**dict.fromkeys(_RUNNING, _WANTS), "systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
+_EARLY = ("systemd-resolved.service", "tributary-firewall.service")
+_RUNNING = (
+    *("tributary-firstboot.service", "tributary-firstboot-report.service", "tributary-mptcp.service"),
+    "systemd-networkd.service",
+)
+_ENABLED = dict.fromkeys(_RUNNING, _WANTS) | dict.fromkeys(_EARLY, "/etc/systemd/system/sysinit.target.wants")
 _OWN = (f"tributary-{part}" for part in ("converter", "console", "firstboot", "first-start"))
 _OF_ROUTER = ("tributary-router", "dnsmasq", *_OWN)
 _OF_ROLE = {

@@ -1,1 +1,1 @@
-"""Images: Debian, the packages of Tributary and what Ansible makes of them, as a disk that boots."""
+"""Images: Debian, the packages of Tributary and what an image alone needs, as a disk that boots."""

@@ -29,7 +29,7 @@ EPILOG = """\
 stages
   packages  Tributary's own, as by scripts/build-deb
   base      Debian's packages, by mmdebstrap; for arm64 on amd64, and the other way round, QEMU runs what is in them
-  root      Ansible (ansible/image.yml), the first boot, kernel and boot loader; without a network
+  root      both together, settings, kernel and boot loader; without a network
   disk      partitions and file systems in one file; nothing is mounted, no device is used
   files     packed by zstd, after scripts/check-image has found the disk right
 

@@ -73,9 +73,9 @@ _EVERYWHERE = (
     # The system itself, and the first boot: growpart, resize2fs, fsck for both partitions.
     *("systemd", "systemd-sysv", "systemd-resolved", "systemd-timesyncd", "libpam-systemd", "libnss-resolve", "dbus"),
     *("udev", "kmod", "initramfs-tools", "cloud-guest-utils", "fdisk", "e2fsprogs", "dosfstools", "zstd"),
-    # Logins, networks, and what Ansible's roles install: unattended updates, the clock, the firewall.
+    # Logins, networks, the firewall, unattended updates.
     *("openssh-server", "sudo", "iproute2", "nftables", "procps", "netbase", "wpasupplicant", "wireless-regdb", "iw"),
-    *("ca-certificates", "logrotate", "python3", "python3-apt", "unattended-upgrades"),
+    *("ca-certificates", "logrotate", "python3", "unattended-upgrades"),
     # The hash of the console's password.
     "libargon2-1",
     # Upgrades: rauc writes the other slot.

@@ -25,7 +25,7 @@ _MOUNTS = "; ".join(
     )
 )
 _TOOLS = (
-    *("mmdebstrap", "ansible-playbook", "sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs"),
+    *("mmdebstrap", "sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs"),
     *("zstd", "unshare"),
 )
 _OF_BUNDLES = ("rauc", "mksquashfs")

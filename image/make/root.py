@@ -1,9 +1,9 @@
-"""The second half of an image's root: Tributary by Ansible's roles, the first boot, the way to boot; then tidied.
+"""The second half of an image's root: Tributary's packages, what an image alone needs, the way to boot; then tidied.
 
 Nothing of this machine's network is to be had meanwhile: what is not in the base or among our packages is not there.
 """
 
-import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,10 @@ from tributary.settings.errors import CommandError, Exit
 
 GRUB, FIRMWARE = "boot/grub", "boot/firmware"
 
-_ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
+_ENABLED = (
+    *("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service"),
+    "tributary-firewall.service",
+)
 # tributary-firstboot enables SSH, DNS and modems when the settings ask for them; Squid, wpa_supplicant and hostapd have
 # units of ours or of an interface in their place.
 DISABLED = (
@@ -80,7 +83,7 @@ class _Build:
 
     def everything(self) -> None:
         self._prepare()
-        self._apply_playbook()
+        self._install()
         self._choose_units()
         self._boot()
         self._check_versions()
@@ -100,30 +103,13 @@ class _Build:
         self._inside("usermod", "--lock", USER)
         card = ROOT / "image/firstboot/tributary.toml"
         (self.root / FIRMWARE / card.name).write_bytes(card.read_bytes())
-        # The lists are as old as the base, which has all packages; apt's module of Ansible would fetch newer ones.
-        for stamp in ("var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"):
-            (self.root / stamp).parent.mkdir(parents=True, exist_ok=True)
-            (self.root / stamp).touch()
 
-    def _apply_playbook(self) -> None:
-        variables = {
-            "tributary_image_root": str(self.root),
-            "tributary_image_role": str(self.spec.role),
-            "tributary_packages": str(self.packages),
-            "packages_names": list(self.spec.role.parts),
-        }
-        folder = ROOT / "ansible"
-        environment = {
-            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-            "ANSIBLE_HOME": str(self.root.parent / "ansible"),
-            "ANSIBLE_LOCALHOST_WARNING": "False",
-            "ANSIBLE_NOCOLOR": "1",
-            "LC_ALL": "C.UTF-8",  # Ansible asks for it
-            "PYTHONPATH": "",  # its own Python, not ours
-            "SOURCE_DATE_EPOCH": str(self.spec.seconds),
-        }
-        command = ["ansible-playbook", "--inventory", "image,", "--extra-vars", json.dumps(variables)]
-        self.runner.around(self.root, [*command, str(folder / "image.yml")], environment)
+    def _install(self) -> None:
+        """All in one step: each wants the others at its own version. Where no systemd runs, none starts anything."""
+        chosen = [path for name in self.spec.role.parts for path in self.packages.glob(f"{name}_*.deb")]
+        for path in chosen:
+            shutil.copy(path, self.root / "var/tmp")
+        self._inside("dpkg", "--force-unsafe-io", "--install", *(f"/var/tmp/{path.name}" for path in chosen))
 
     def _choose_units(self) -> None:
         there = {

@@ -1,7 +1,8 @@
-"""Files of an image that neither Debian's packages nor Ansible's roles bring: what an image alone needs. Pure.
+"""Files of an image that no package brings. Pure.
 
 They lie in files/ as in the image: those of every board, those of one, and those of a disk, which are on its boot
-partition and stay as they are when a slot is written anew. Each is a template (Jinja).
+partition and stay as they are when a slot is written anew. Each is a template (Jinja); links lead to those that
+gateways get from the playbook's role hardening.
 """
 
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ MIRRORS = (
 )
 COMPONENTS = "main non-free-firmware"
 _FILES = Path(__file__).parent / "files"
+_HARDENING = {"hardening_reboot": False, "hardening_reboot_time": "04:30", "hardening_mail": ""}
+"""The role's own defaults."""
 
 
 def texts(spec: Spec, *names: str) -> Iterator[WriteFile]:
     """Those in the folders ``names``; with those of a disk slot A starts, and B is empty."""
     known = {"slots": slots, "choice": choice, "mirrors": MIRRORS, "components": COMPONENTS}
-    known |= {"spec": spec, "grubenv": BOOT / grubenv.NAME}
+    known |= {"spec": spec, "grubenv": BOOT / grubenv.NAME, **_HARDENING}
     for folder in (_FILES / name for name in names):
         for path in sorted(each for each in folder.rglob("*") if each.is_file()):
             text = rendered(path, **known)

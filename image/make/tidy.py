@@ -16,7 +16,7 @@ _GONE = (
     *("var/lib/dpkg/*-old", "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-"),
     # Of those who made it.
     *("etc/apt/apt.conf.d/99mmdebstrap", "etc/dpkg/dpkg.cfg.d/99mmdebstrap", "etc/apt/sources.list"),
-    *("etc/.pwd.lock", "usr/sbin/policy-rc.d", "root/.ansible", "root/.bash_history", "root/.cache"),
+    *("etc/.pwd.lock", "usr/sbin/policy-rc.d", "root/.bash_history", "root/.cache"),
     *("run/*", "tmp/*", "var/tmp/*"),
 )
 _RESOLVER = "../run/systemd/resolve/stub-resolv.conf"

@@ -43,7 +43,6 @@ def environment_in(scratch: Path) -> Mapping[str, str]:
         "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
         "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles"),
         "ANSIBLE_FILTER_PLUGINS": str(ANSIBLE / "filter_plugins"),
-        "ANSIBLE_CONNECTION_PLUGINS": str(ANSIBLE / "connection_plugins"),
         "ANSIBLE_LOCAL_TEMP": str(scratch / "local"),
         "ANSIBLE_REMOTE_TEMP": str(scratch / "remote"),
         "ANSIBLE_NOCOLOR": "1",

@@ -22,7 +22,7 @@ from tributary.paths import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
-PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff", "monitoring": "fleet"}
+PLAYBOOKS = {"gateway": "fleet", "handoff": "handoff", "monitoring": "fleet"}
 PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
 APT = "ansible.builtin.apt"
@@ -89,13 +89,6 @@ def test_apt_is_asked_where_something_is_missing_and_waits_for_its_lock() -> Non
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ANSIBLE)))
 def test_nothing_flushes_somebody_elses_rules(source: Path) -> None:
     assert "flush ruleset" not in source.read_text()
-
-
-def test_the_image_gets_the_roles_of_real_hosts() -> None:
-    of_hosts = [role["role"] for role in read(ANSIBLE / "gateway.yml")[1]["roles"]]
-    of_images = [role["role"] for role in read(ANSIBLE / "image.yml")[0]["roles"]]
-    only_hosts = {"console", "metrics", "anycast", "gateway", "handoff", "overlay"}
-    assert set(of_images) - {"router"} == set(of_hosts) - only_hosts
 
 
 def test_every_part_is_checked_before_any_host_is_changed() -> None:
@@ -362,7 +355,7 @@ def test_a_diff_shows_nothing_of_a_file_that_is_not_for_everybody() -> None:
         writes = [each for each in found if "src" in each and not each.get("remote_src")]
         private = {each["src"] for each in writes if each["mode"] in ("0600", "0640")}
         assert [each["name"] for each in writes if each["src"] in private and each.get("diff", True)] == []
-        assert private or role not in ("anycast", "console", "converter", "gateway", "handoff", "overlay", "router")
+        assert private or role not in ("anycast", "console", "converter", "gateway", "handoff", "overlay")
 
 
 NOTHING = {"changed": False}
@@ -375,7 +368,6 @@ def test_a_firewall_that_was_written_and_not_loaded_is_loaded(standing: int, loa
     environment.tests["changed"] = lambda result: result["changed"]
     said = {
         "firewall_site": NOTHING,
-        "tributary_in_image": False,
         "ansible_check_mode": False,
         "firewall_standing": {"rc": standing},
         "firewall_loaded": {"rc": loaded},
@@ -529,7 +521,11 @@ def test_a_node_that_leaves_the_fleet_loses_all_that_made_it_one() -> None:
 )
 def test_rules_that_are_undone_do_not_come_back_with_a_boot(stood: bool, done: str, rules: str, tmp_path: Path) -> None:
     """And the next run takes those that stand for what was loaded."""
-    places = {"/run/tributary-firewall-before": "before", "/run/tributary-firewall/": "loaded", "/etc/nftables.d": "now"}
+    places = {
+        "/run/tributary-firewall-before": "before",
+        "/run/tributary-firewall/": "loaded",
+        "/etc/nftables.d": "now",
+    }
     text = (ANSIBLE / "roles/firewall/files/undo.sh").read_text()
     for place, name in places.items():
         text = text.replace(place, name)

@@ -22,6 +22,7 @@ from squid.settings import SquidSettings
 from tests import golden
 from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, needs_ansible
+from tests.unit.image.miniature import files
 from tests.unit.test_unit_files import analyze, systemd_analyze
 from throttler import dry_run
 from throttler.policy import model
@@ -192,6 +193,11 @@ def test_apt_takes_security_updates_and_what_the_operator_adds_in_any_file(rende
     assert {"origin=20mine", "origin=99mine"} <= set(origins)
     assert all("-security" in origin for origin in origins if "mine" not in origin)
     assert len(origins) == 4
+
+
+def test_an_image_installs_security_updates_as_the_first_gateway_does(rendered: Rendered) -> None:
+    of_image = files("x86")["/etc/apt/apt.conf.d/50unattended-upgrades"]
+    assert of_image == (rendered["one"] / "hardening-50unattended-upgrades").read_text()
 
 
 def test_prometheus_and_grafana_find_their_files(rendered: Rendered) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.testbed.node import Node, Process
 from tests.netns.connections import TCP
 from tests.netns.world import connected, datagrams_at, serving, socket_at
+from tests.unit.image import miniature
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, texts
 
@@ -24,12 +25,7 @@ device: ip route add default via {BOX}
 _TOLD = {errno.ECONNREFUSED: "refused", errno.ENETUNREACH: "unreachable"}
 IP_TRANSPARENT, IPV6_TRANSPARENT = 19, 75  # linux/in.h, linux/in6.h
 
-SITE = """
-add element inet tributary-firewall admin_networks4 { 10.0.0.0/8, 192.168.0.0/16 }
-add element inet tributary-firewall admin_ports { 22 }
-add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
-add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
-"""
+SITE = miniature.files("x86")["/etc/nftables.d/tributary-site.nft"]
 
 
 @dataclass

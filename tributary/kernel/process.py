@@ -11,7 +11,6 @@ from typing import Any
 from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
-    "ansible-playbook": "ansible-core",
     "bmaptool": "bmap-tools",
     "debugfs": "e2fsprogs",
     "dpkg-deb": "dpkg",

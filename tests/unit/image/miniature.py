@@ -123,9 +123,12 @@ def _system(role: Role) -> dict[str, str]:
             for unit in (*units, "console", "firstboot", "first-start")
         },
         "usr/lib/systemd/system/dnsmasq.service": "",
-        **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report")},
+        **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report", "mptcp")},
         f"{wants}/systemd-networkd.service": "",
-        "etc/systemd/system/sysinit.target.wants/systemd-resolved.service": "",
+        **{
+            f"etc/systemd/system/sysinit.target.wants/{unit}.service": ""
+            for unit in ("systemd-resolved", "tributary-firewall")
+        },
     }
 
 

@@ -29,6 +29,7 @@ from squid.settings import SquidSettings
 from tests import golden
 from tests.unit.image.firstboot.cards import BYPASS, HOME
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts, texts
+from tests.unit.image.miniature import files
 from throttler.policy import model
 from tributary.settings.files import load
 
@@ -137,9 +138,8 @@ def test_the_program_accepts_its_file(name: str, path: str, command: str, tmp_pa
 @EVERY
 def test_the_firewall_accepts_who_is_let_in(name: str, tmp_path: Path) -> None:
     assert written(name, "/etc/nftables.d/tributary-site-card.nft", tmp_path)
-    (tmp_path / FIREWALL.name).write_text(FIREWALL.read_text())
-    command = ["nft", "--includepath", str(tmp_path), "--check", "--file", str(tmp_path / FIREWALL.name)]
-    subprocess.run(command, check=True)
+    (tmp_path / "tributary-site.nft").write_text(files("x86")["/etc/nftables.d/tributary-site.nft"])
+    subprocess.run(["nft", "--includepath", str(tmp_path), "--check", "--file", str(FIREWALL)], check=True)
 
 
 @NFT

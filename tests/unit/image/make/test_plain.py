@@ -95,6 +95,19 @@ def test_apt_gets_security_updates() -> None:
     assert sources.count("Signed-By: /") == 2
 
 
+def test_ssh_takes_keys_alone_and_the_firewall_lets_in_ssh_alone_before_a_card_says_more() -> None:
+    found = {role: files("rpi", role) for role in Role}
+    assert "\nPasswordAuthentication no\n" in found[Role.ROUTER]["/etc/ssh/sshd_config.d/10-tributary.conf"]
+    site = {role: texts["/etc/nftables.d/tributary-site.nft"] for role, texts in found.items()}
+    assert [line for line in site[Role.ROUTER].splitlines() if "_ports" in line] == [
+        "add element inet tributary-firewall admin_ports { 22 }",
+        "add element inet tributary-firewall metrics_ports { 9100, 9301 }",
+    ]
+    assert " metrics_networks" not in site[Role.GATEWAY]
+    # A home router translates addresses for what is not converted.
+    assert [" notrack\n" in site[role] for role in (Role.GATEWAY, Role.ROUTER)] == [True, False]
+
+
 def test_the_first_sector_is_told_where_grub_lies() -> None:
     code = grub.boot_code(boot_image(), 2048)
     assert len(code) == 440
