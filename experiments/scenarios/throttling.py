@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import ClassVar
 
 from matplotlib.axes import Axes
@@ -119,7 +120,7 @@ class HeldDownload(ThrottleExperiment):
         return every(by=CONVERTERS, held=[self.held], link=[topology.links[0].name], family=FAMILIES)
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-        for point in self.points(topology):
+        for point in sorted(self.points(topology), key=itemgetter("family")):
             who, these = f"{point['by']}, {point['family']}", readings.at(**point)
             yield self.on_first_path(point["link"], these, who)
             yield from self.on_hold(topology, these, who)
