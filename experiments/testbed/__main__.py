@@ -2,8 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
-from experiments.testbed.build import Testbed, find, names, orphans, standing, take_down, take_down_orphans
+from experiments.testbed.build import find, names, orphans, standing, take_down, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
@@ -83,11 +82,12 @@ def _up(
         check_links(testbed)
         file = random_file(_FILE_SIZE, seed=1)
         start_server(testbed, file.path.parent)
-        throttler = partial(start_throttler, policy=policy)
-        starts: tuple[Callable[[Testbed], object], ...] = (start_squid, start_converter, throttler)
-        for each, start in zip(_APPLIANCE, starts, strict=True):
-            if each in appliance:
-                start(testbed)
+        if "squid" in appliance:
+            start_squid(testbed)
+        if "converter" in appliance:
+            start_converter(testbed)
+        if "throttler" in appliance:
+            start_throttler(testbed, policy)
     _show(testbed.topology)
     print(f"server  http://{Topology.SERVER4}/{file.path.name}   http://[{Topology.SERVER6}]/{file.path.name}")
 

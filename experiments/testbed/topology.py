@@ -153,9 +153,8 @@ class Link:
     @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """Those that the client's addresses on this link are of."""
-        addresses: tuple[IPv4Address | IPv6Address, ...] = (self.client4, self.client6)
-        own = zip(addresses, self.lengths, strict=True)
-        return tuple(ip_network((address, length), strict=False) for address, length in own if int(address))
+        own = zip((self.client4, self.client6), self.lengths, strict=True)
+        return tuple(ip_network(f"{address}/{length}", strict=False) for address, length in own if int(address))
 
     def with_each_way(self, **changes: Any) -> Self:
         """The same with ``changes`` of both directions."""
