@@ -134,7 +134,7 @@ def test_the_trace_that_comes_with_the_project_is_what_its_generator_makes(tmp_p
 def test_a_link_with_a_trace_needs_the_emulator_also_where_there_is_netem(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.testbed.links.CACHE", tmp_path)
+    monkeypatch.setattr("experiments.testbed.links.EMULATOR", tmp_path / "link-emulator")
     monkeypatch.setattr("experiments.testbed.links.kernel_has_netem", lambda: True)
     node = Node("trib-none", tmp_path)
     with pytest.raises(
