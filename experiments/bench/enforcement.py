@@ -100,6 +100,7 @@ class Enforcement(Experiment):
     def _under_load(self, testbed: Testbed, source: str) -> list[tuple[float, float | None]]:
         """What experiments.probes.installs tells of the joins."""
         make_room(testbed)
+        testbed.gateway.sysctl(net__ipv4__tcp_syncookies=0)
         with (
             pair.joining(testbed, self.by_session),
             pair.throttling(testbed, RULE, source),
