@@ -12,11 +12,9 @@
 //!
 //! Listening sockets may also be the service manager's (`sd_listen_fds(3)`).
 
-use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::task::Poll;
 use std::time::Duration;
 use std::{env, io, thread};
 
@@ -37,6 +35,8 @@ const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
 
 /// How long a killed process may take to end, before another one is started all the same.
 const KILLED: Duration = Duration::from_secs(1);
+/// How long the event loop may take to hear of a signal.
+const UNHEARD: Duration = Duration::from_millis(50);
 
 /// The process that takes over.
 #[derive(Debug)]
@@ -97,7 +97,8 @@ impl Successor {
     pub async fn kill_for_another(mut self, superseded: &mut unix::Signal) {
         let _ = self.child.kill();
         let ended = timeout(KILLED, self.ended()).await;
-        poll_fn(|cx| Poll::Ready(superseded.poll_recv(cx).is_ready())).await;
+        // Its end can be known before the event loop has heard of the signal.
+        let _ = timeout(UNHEARD, superseded.recv()).await;
         if ended.is_err() {
             self.kill();
         }
