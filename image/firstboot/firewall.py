@@ -1,10 +1,10 @@
 """Who is let in, as an addition to the rules that the image brings. Pure.
 
 The image's firewall drops what nobody let in. Its sets say whom it knows, and it reads tributary-site*.nft beside it.
-SSH from private addresses is among what the image lets in by itself.
 """
 
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_network
 
 from image.firstboot import console, figures, first_start
 from image.firstboot.actions import Action, EnableUnit, WriteFile
@@ -20,11 +20,15 @@ UNIT = "tributary-firewall.service"
 TABLE, LAN_SIDE = "tributary-firewall", "lan_interfaces"
 
 _PATH = "/etc/nftables.d/tributary-site-card.nft"
+_PRIVATE = [ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10")]
+"""From where SSH, which takes keys alone, is let in. The card's networks, which may lie in these, come in the same
+command: nft 1.0 refuses two that overlap."""
 
 
 def firewall(card: Card) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lines = [*_networks("admin_networks", card.admin_networks), *_networks("metrics_networks", card.metrics_networks)]
+    lines = list(_networks("admin_networks", [*_PRIVATE, *card.admin_networks]))
+    lines += _networks("metrics_networks", card.metrics_networks)
     lines += [*([_add("metrics_ports", figures.PORTS)] if card.metrics_networks else []), *_gateway(card)]
     if card.lan and card.target:
         lines += [*_home(card.lan), *_console(card)]

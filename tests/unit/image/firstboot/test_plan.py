@@ -1,5 +1,6 @@
 """What a plan says beside its files: units by role, what goes again, what an image lacks."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Set
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_the_firewall_lets_the_page_in_at_the_lan_s_side_alone() -> None:
     assert rules("").endswith(at.format("192.168.77.1"))
     assert rules(LAN).endswith(at.format("10.0.0.1"))
     assert "dport 80" not in rules(HOME) + rules("first_start_page = false")
-    assert "add element" not in rules("")
+    assert re.findall(r"firewall (\w+) \{", rules("")) == ["admin_networks4", "admin_networks6"]
 
 
 def test_the_card_s_role_counts_before_the_image_s() -> None:
