@@ -18,7 +18,7 @@ from experiments.study.readings import Point, Reading
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import python
-from experiments.testbed.usage import Clocks
+from experiments.testbed.usage import Clocks, resident
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -63,7 +63,7 @@ class Console(Experiment):
                 read = testbed.gateway.told(*pages)
                 took = time.monotonic() - start
                 own, throttlers = (each.seconds() for each in clocks)
-                resident = throttler_scale.resident(console.popen.pid) / 1e6
+                held = resident(console.popen.pid)
                 painted = _painted(testbed)
         return Reading(
             point,
@@ -73,7 +73,7 @@ class Console(Experiment):
                 "page_kb": read["kb"],
                 "cpu_pct_10k": 100 * own / took,
                 "throttler_cpu_pct_10k": 100 * throttlers / took,
-                "rss_mb": resident,
+                "rss_mb": held / 1e6,
                 "looks_a_second": read["looks"] / self.pages / self.seconds,
                 "kb_a_look": read["bytes"] / read["looks"] / 1000,
             },

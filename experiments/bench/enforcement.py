@@ -112,9 +112,8 @@ class Enforcement(Experiment):
             sleep(_GRACE)
             watching.stop(seconds=60)
             told = watching.report()
-        if told["lost"]:
-            complaint = f"the probe lost {told['lost']} of its records: no figure can be trusted"
-            raise CommandError(Exit.WRONG_RESULT, complaint)
+        if lost := told["lost"]:
+            raise CommandError(Exit.WRONG_RESULT, f"the probe lost {lost} of its records: no figure can be trusted")
         if failed:
             raise CommandError(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
         return [(at, latency) for at, latency in told["joins"]]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from experiments.bench import pair
 from experiments.study.blueprint import Ground, Standing
@@ -23,6 +22,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import python
 from experiments.testbed.topology import Profile
+from experiments.testbed.usage import resident
 from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
 
@@ -148,12 +148,6 @@ def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> di
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
     return {name: float(told[name]) for name in ("subflows", "install_s")}
-
-
-def resident(pid: int) -> int:
-    """Bytes of the process that are in memory (proc(5), VmRSS)."""
-    lines = Path("/proc", str(pid), "status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
 def _classes(testbed: Testbed) -> int:
