@@ -26,8 +26,12 @@ _MOUNTS = 'mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"'
 
 def around(root: Path, command: Sequence[str], mounts: str = ":") -> list[str]:
     """``command`` of this machine while ``root`` has what programs in there need, and what the script ``mounts`` adds
-    below ``$0``."""
-    return [*_NAMESPACES, f'{_MOUNTS}; {mounts}; exec "$@"', str(root), *command]
+    below ``$0``.
+
+    The first process stays outside of the root: by that ischroot(1) tells packages such as procps that the kernel, and
+    its parameters, are this machine's.
+    """
+    return [*_NAMESPACES, f'{_MOUNTS}; {mounts}; "$@"; exit', str(root), *command]
 
 
 @dataclass(frozen=True)
