@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tributary.daemons.logs import Level, Log
 from tributary.settings.errors import CommandError, Exit, refused
@@ -21,25 +21,24 @@ _DAMAGED = (ArithmeticError, AttributeError, LookupError, OSError, RecursionErro
 def document_of(kind: type[T]) -> Callable[[object], T]:
     """A parser of documents that ``replace`` wrote of a ``kind``, which may be made of dataclasses."""
 
+    @cache
+    def adapter() -> Any:
+        # Not at the top, here as elsewhere: who only writes a file needs no pydantic.
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(kind)
+
     def parse(document: object) -> T:
         from pydantic import ValidationError
 
         try:
-            found: T = _adapter(cast(Hashable, kind)).validate_python(document)
+            found: T = adapter().validate_python(document)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         return found
 
     return parse
-
-
-@cache
-def _adapter(kind: Any) -> Any:
-    # Not at the top, here as elsewhere: who only writes a file needs no pydantic.
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def to_log(log: Log) -> Tell:

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throttler.policy.quotas import SECOND
+from throttler.service.status import NOT_STEERED
 from throttler.steering.decider import Change, Decider, Kind, Readings
 from throttler.steering.learned import KEPT, MOST, ClientPath, Learned, client_path
+from throttler.steering.steerer import Steerer
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 
@@ -97,6 +99,10 @@ class World:
             )
             for name in self.names
         }
+
+
+def test_before_the_first_reading_nothing_is_steered() -> None:
+    assert Steerer(named).status == NOT_STEERED
 
 
 def test_beside_many_sessions_rare_readings_are_enough() -> None:
