@@ -1,5 +1,6 @@
 """A Debian package as a value: its fields, its files, and what its maintainer scripts have to do."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -71,6 +72,13 @@ class Package:
     def conffiles(self) -> tuple[str, ...]:
         """What the administrator may change, and dpkg keeps: all in /etc."""
         return tuple(sorted(file.path for file in self.files if file.path.startswith("etc/")))
+
+    @property
+    def kernel_parameters(self) -> tuple[str, ...]:
+        """Keys that its files of sysctl.d(5) set."""
+        ours = {f"usr/lib/sysctl.d/{name}" for name in self.sysctl}
+        texts = (file.content.decode() for file in self.files if file.path in ours)
+        return tuple(key for text in texts for key in re.findall(r"^-?([\w./-]+) *=", text, re.MULTILINE))
 
     @property
     def python(self) -> bool:

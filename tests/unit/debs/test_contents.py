@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from debs import archive, content, parts
+from debs import archive, content, parts, render
 from debs.package import PYTHON, File, Package
 from squid import targets
 from tests.unit.debs.sample import imported, inputs, release
@@ -56,6 +56,14 @@ def test_a_file_that_the_checkout_lacks_is_named() -> None:
 @pytest.mark.parametrize("package", [package for package in PACKAGES.values() if package.sysctl])
 def test_the_kernel_settings_that_a_package_loads_are_in_it(package: Package) -> None:
     assert {f"usr/lib/sysctl.d/{each}" for each in package.sysctl} <= FILES[package.name]
+
+
+def test_an_installation_leaves_a_key_of_the_kernel_that_an_administrators_later_file_sets() -> None:
+    """All files are read, as at boot, and of all keys ours are set."""
+    package = PACKAGES["tributary-common"]
+    assert {"net.ipv4.tcp_rmem", "net.ipv4.conf.all.rp_filter"} < {*package.kernel_parameters}
+    (command,) = (line.split() for line in render.script(package, "postinst").splitlines() if "systemd-sysctl " in line)
+    assert command[1:-2] == [f"--prefix={key}" for key in package.kernel_parameters]
 
 
 def test_back_ends_find_out_by_themselves_which_packets_are_too_long() -> None:
