@@ -406,6 +406,15 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
     assert {path.read_text() for path in (tmp_path / "tributary-firewall-before").iterdir()} == {kept}
 
 
+@pytest.mark.parametrize(("packages", "removed"), [(ALL, True), (("tributary-handoff",), False)])
+def test_what_earlier_playbooks_wrote_goes_with_the_package_that_has_it_now(
+    packages: tuple[str, ...], removed: bool
+) -> None:
+    tasks = read(ANSIBLE / "roles/packages/tasks/main.yml")
+    (task,) = (each for each in tasks if each["name"].startswith("Remove what earlier playbooks wrote"))
+    assert jinja2.Environment().compile_expression(task["when"])(packages_names=packages) is removed
+
+
 @needs_ansible
 @pytest.mark.parametrize(
     ("arguments", "since", "state"),
