@@ -415,6 +415,13 @@ def test_what_earlier_playbooks_wrote_goes_with_the_package_that_has_it_now(
     assert jinja2.Environment().compile_expression(task["when"])(packages_names=packages) is removed
 
 
+def test_what_the_inventory_no_longer_says_of_the_kernel_is_as_the_package_has_it() -> None:
+    (handler, _) = read(ANSIBLE / "roles/mptcp/handlers/main.yml")
+    *_, files = handler["ansible.builtin.command"].partition(" -p ")
+    packed = [f"/usr/lib/sysctl.d/{path.name}" for path in sorted((ROOT / "kernel-config").glob("9*.conf"))]
+    assert files.split() == [*packed, "/etc/sysctl.d/92-tributary-gateway.conf"]
+
+
 @needs_ansible
 @pytest.mark.parametrize(
     ("arguments", "since", "state"),
