@@ -105,11 +105,16 @@ class _Build:
         (self.root / FIRMWARE / card.name).write_bytes(card.read_bytes())
 
     def _install(self) -> None:
-        """All in one step: each wants the others at its own version. Where no systemd runs, none starts anything."""
+        """All in one step: each wants the others at its own version. Where no systemd runs, none starts anything.
+
+        Without SOURCE_DATE_EPOCH, by which Python would read each module whole at each start, and compare its digest
+        with the compiled form's, in place of looking at its time (PEP 552).
+        """
         chosen = [path for name in self.spec.role.parts for path in self.packages.glob(f"{name}_*.deb")]
         for path in chosen:
             shutil.copy(path, self.root / "var/tmp")
-        self._inside("dpkg", "--force-unsafe-io", "--install", *(f"/var/tmp/{path.name}" for path in chosen))
+        command = ["dpkg", "--force-unsafe-io", "--install", *(f"/var/tmp/{path.name}" for path in chosen)]
+        self.runner.inside(self.root, command)
 
     def _choose_units(self) -> None:
         there = {

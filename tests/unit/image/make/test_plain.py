@@ -3,16 +3,19 @@
 import itertools
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from debs import parts
 from image.make import grub, lock
 from image.make.boards import BOARDS, MIB, Board, Role
+from image.make.command import Runner
 from image.make.layout import Layout, layout
-from image.make.root import DISABLED
+from image.make.root import DISABLED, _Build
 from image.partitions import SECTOR
+from image.progress import Progress
 from tests.unit.debs import sample
 from tests.unit.image.miniature import BOTH, boot_image, core_image, files, spec
 from tributary.settings.errors import CommandError
@@ -87,6 +90,26 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
     assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
     assert "noauto" not in boot[3].split(",")
     assert ("/etc/default/raspi-firmware" in found) is not board.gpt
+
+
+def test_our_packages_are_installed_together_and_their_modules_compiled_to_be_known_by_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[Sequence[str], Mapping[str, str]]] = []
+
+    def note(_: Runner, __: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        ran.append((command, environment or {}))
+
+    monkeypatch.setattr(Runner, "inside", note)
+    (tmp_path / "root/var/tmp").mkdir(parents=True)
+    (tmp_path / "packages").mkdir()
+    for name in (*Role.ROUTER.parts, "tributary-squid"):
+        (tmp_path / f"packages/{name}_1_all.deb").touch()
+    runner = Runner(tmp_path / "log", Progress())
+    _Build(spec("rpi", Role.ROUTER), tmp_path / "packages", Path(), tmp_path / "root", runner)._install()
+    ((command, environment),) = ran
+    assert command[-len(Role.ROUTER.parts) :] == [f"/var/tmp/{name}_1_all.deb" for name in Role.ROUTER.parts]
+    assert "SOURCE_DATE_EPOCH" not in environment
 
 
 def test_apt_gets_security_updates() -> None:
