@@ -212,3 +212,10 @@ def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told()
     assert set(told(cli.parser())[0]) <= set(commands_in("tributary-throttler.8"))
     (daemon,) = (each for words, each in walk(cli.parser()) if words == ("run",))
     assert told(daemon)[1] <= set(options_in("tributary-throttler.8"))
+
+
+def test_the_throttlers_service_takes_further_options_as_its_page_says() -> None:
+    (options,) = re.findall(r'^    Environment="OPTIONS=(.+)"$', source("tributary-throttler.8"), re.MULTILINE)
+    unit = (ROOT / "throttler/systemd/tributary-throttler.service").read_text()
+    (words,) = re.findall(r"^ExecStart=\S+ (.+) \$OPTIONS$", unit, re.MULTILINE)
+    assert str(cli.parser().parse_args([*words.split(), *options.split()]).metrics).endswith("127.0.0.1:9464")
