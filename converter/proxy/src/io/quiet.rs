@@ -1,14 +1,12 @@
 //! A connection on which nothing moves: for how long, and whether only since Linux lets its receiver stand still.
 
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tributary_sys::{SocketOption, receive_memory, set_number};
+use tributary_sys::{SocketOption, receive_memory, set_number, unread};
 
 use super::stream::Deadline;
 use crate::kernel::sockets::{is_mptcp, optional};
@@ -71,8 +69,10 @@ fn set_going(stream: &TcpStream) {
         // As much as net.core.rmem_max allows: that is for CAP_NET_ADMIN.
         optional("SO_RCVBUF", set_number(stream, SocketOption::RCVBUF, ROOM));
     }
-    // To read has it look at the subflows again; to set this tells whoever waits for what was found there.
-    let _ = SockRef::from(stream).recv_with_flags(&mut [MaybeUninit::uninit()], libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    // To be asked this has it look at the subflows again. To read would, too, and would take a reset for itself: what came
+    // before would then look whole.
+    let _ = unread(stream);
+    // To set this tells whoever waits for what was found there.
     let _ = set_number(stream, SocketOption::RCVLOWAT, 1);
 }
 
