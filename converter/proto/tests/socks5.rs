@@ -63,6 +63,9 @@ fn every_greeting_is_parsed() {
     ] {
         accepts(parse_greeting, &hex(bytes), &Greeting(methods));
     }
+    let longest = vec![9_u8; 255];
+    let bytes = [vec![5], field(&longest)].concat();
+    accepts(parse_greeting, &bytes, &Greeting(longest));
 }
 
 #[test]
@@ -89,6 +92,9 @@ fn every_login_is_parsed() {
     ] {
         accepts(parse_login, &hex(bytes), &value);
     }
+    let longest = [vec![1], field(&[b'u'; 255]), field(&[b'p'; 255])].concat();
+    assert_eq!(longest.len(), 513);
+    accepts(parse_login, &longest, &login(&[b'u'; 255], &[b'p'; 255]));
 }
 
 #[test]

@@ -392,8 +392,8 @@ mod tests {
             untruncated.starts_with("10.1.0.0/8: accepted: 10.0.0.0/8"),
             "{untruncated}"
         );
-        let line = r#"{"to": "10.0.0.0/8", "port": 22, "node": "a", "rounds": 5}"#;
-        let again = taken(&format!("[{line}, {line}]")).unwrap_err();
+        let line = |node: &str| format!(r#"{{"to": "10.0.0.0/8", "port": 22, "node": "{node}", "rounds": 5}}"#);
+        let again = taken(&format!("[{}, {}]", line("a"), line("b"))).unwrap_err();
         assert!(again.starts_with("10.0.0.0/8 port 22 again"), "{again}");
         let line = r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5}"#;
         let refusal = taken(&format!("[{}]", vec![line; MAX_EGRESSES + 1].join(","))).unwrap_err();
