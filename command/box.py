@@ -14,7 +14,7 @@ from throttler.service.status import FoundSessions, Status, decoded
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
-from tributary.daemons.control import Silent, exchanged, place
+from tributary.daemons.control import Silent, exchanged, is_served, place
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -54,7 +54,8 @@ def home_routers() -> list[dict[str, Any]]:
 
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
-    socket = own if (own := place("converter")).exists() else CONVERTER
+    # One that was killed has left its own.
+    socket = place("converter") if is_served("converter") else CONVERTER
     try:
         answer: dict[str, Any] = exchanged(socket, b"", _ANSWER_TIMEOUT)
     except PermissionError as error:

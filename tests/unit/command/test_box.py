@@ -12,7 +12,7 @@ from console import looking
 from tests.refusals import command_error
 from tributary.api.places import GATEWAY, ROUTER, THROTTLER
 from tributary.daemons import directories
-from tributary.daemons.control import Control
+from tributary.daemons.control import Control, place
 from tributary.settings.errors import Exit
 
 PATIENCE = 0.2
@@ -61,3 +61,12 @@ def test_what_is_not_there_is_not_blamed_for_silence() -> None:
     look = looking.take(None).look
     assert {essence(each) for each in look.services} == {"does not run"}
     assert "no throttler runs in this network namespace" in look.notes
+
+
+@pytest.mark.parametrize("silent", [["converter.sock"]], indirect=True)
+@pytest.mark.usefixtures("silent")
+def test_the_machines_converter_is_asked_beside_what_a_killed_one_has_left() -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(place("converter")))
+    with command_error(Exit.UNAVAILABLE, f"the converter does not answer at {box.CONVERTER}"):
+        box.converter()
