@@ -11,7 +11,6 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decoded
-from tributary.daemons import directories
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -22,8 +21,12 @@ _LONG_QUEUE = ("pfifo", "limit", "1000")
 _FIRST_BUFFER = 131_072  # bytes
 _ALWAYS = ROOT / "kernel-config/90-tributary.conf"
 _TOGETHER = ROOT / "kernel-config/retransmissions.conf"
-_WHERE_ASKED = "from tributary.daemons.control import place; print(place('converter'))"
-"""What tells, in a network namespace, where commands and the console ask the converter."""
+_WHERE_ASKED = """
+from tributary.daemons import control, directories
+directories.make_run()
+print(control.place("converter"))
+"""
+"""What makes the folder, on the gateway, in which commands and the console ask its converter, and tells where."""
 _SCRIPT = """
 sysctl -e -q -p "$1"
 ! [ -e /proc/sys/net/ipv4/tcp_rto_max_ms ] || sysctl -q -p "$2"
@@ -62,7 +65,6 @@ def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:
     of the gateway's; raises CommandError if it does not become ready.
     """
     topology, gateway = testbed.topology, testbed.gateway
-    directories.make_run()
     control: dict[str, object] = {"socket": gateway.run(sys.executable, "-c", _WHERE_ASKED).strip()}
     tables: dict[str, dict[str, object]] = {"targets": {"allow": [*topology.OPENED]}, "control": control}
     if metrics:

@@ -2,17 +2,22 @@
 
 import os
 import subprocess
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from experiments.testbed import build
-from experiments.testbed.build import alone, take_down_orphans
+from experiments.testbed import appliance, build
+from experiments.testbed.build import Testbed, alone, take_down_orphans
 from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.network import node_names
 from experiments.testbed.node import Node, Process
+from experiments.testbed.topology import Topology
 from experiments.testbed.usage import parse
 from tests.refusals import command_error
+from tributary.daemons import directories
 from tributary.daemons.directories import lock_file
 from tributary.settings.errors import Exit
 
@@ -125,3 +130,36 @@ def test_names_are_those_of_nstat() -> None:
 
 def test_what_the_kernel_lacks_counts_as_none() -> None:
     assert parse(NETSTAT)["MPTcpExtFromTheFuture"] == 0
+
+
+class Away(Node):
+    """A node on another machine, where everything is ready at once."""
+
+    def run(self, *_arguments: str) -> str:
+        return "/run/tributary/converter.1.sock\n"
+
+    def start(self, name: str, arguments: Sequence[str]) -> Process:
+        log = self.directory / f"{name}.log"
+        with log.open("wb") as output:
+            return Process(subprocess.Popen(["sh", "-c", "echo ready; exec sleep 60", *arguments], stdout=output), log)
+
+
+@dataclass(frozen=True)
+class OnMachines(Testbed):
+    """A testbed of such nodes."""
+
+    @property
+    def converter(self) -> Path:
+        return Path("converter")
+
+    def node(self, name: str) -> Node:
+        return Away(name, self.directory)
+
+
+def test_nothing_is_made_here_for_a_converter_of_another_machine(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who measures on real machines needs no root, and has no /run/tributary."""
+    monkeypatch.setattr(directories, "RUN", run / "tributary")
+    with appliance.start_converter(OnMachines("mine", Topology(()), run, "none")):
+        control = tomllib.loads((run / "converter.toml").read_text())["control"]
+    assert control == {"socket": "/run/tributary/converter.1.sock"}
+    assert not directories.RUN.exists()
