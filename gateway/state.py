@@ -39,6 +39,9 @@ class Changes:
         return [version for version, was_off in ((4, self.ipv4_was_off), (6, self.hearing is not None)) if was_off]
 
 
+_READ_TOTALS, _READ_CHANGES = document_of(dict[str, TrafficTotals]), document_of(Changes)
+
+
 @dataclass(frozen=True)
 class State:
     """The state folder, which only root can read."""
@@ -100,7 +103,7 @@ class State:
 
         A damaged file is renamed and reported; without ``tell`` CommandError is raised, exit 71.
         """
-        return self._totals.read(document_of(dict[str, TrafficTotals]), tell) or {}
+        return self._totals.read(_READ_TOTALS, tell) or {}
 
     def save_totals(self, totals: Totals) -> None:
         """Save the totals; raises CommandError, exit 71."""
@@ -114,7 +117,7 @@ class State:
     def changes(self) -> Changes:
         """What ``up`` has changed since the last boot. A damaged file counts as missing."""
         try:
-            noted = self._file.read(document_of(Changes))
+            noted = self._file.read(_READ_CHANGES)
         except CommandError:
             return Changes()
         return noted if noted and noted.boot == _boot() else Changes()
