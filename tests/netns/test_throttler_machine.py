@@ -174,6 +174,7 @@ def test_rules_of_other_programs_cause_no_reset(source: str) -> None:
     with throttled(source):
         on(GATEWAY, "nft add table inet somebody")
         on(GATEWAY, "nft delete table inet somebody")
+        time.sleep(0.5)  # it looks every 0.25 s
         assert elements() and resets() == 0
 
 
