@@ -135,7 +135,7 @@ class Daemon:
                     self._loop.run(self)
                     self._end()
                 except StepFailed as failed:
-                    failed.by_others |= self._lost_tables
+                    failed.by_others |= nft_tables.are_lost(self._tables)
                     return failed
         except CommandError as failure:
             if interfaces.numbers() == self._there:
@@ -212,12 +212,8 @@ class Daemon:
         if (now := time.monotonic()) < self._next_table_check:
             return
         self._next_table_check = now + _BETWEEN_TABLE_CHECKS
-        if self._lost_tables:
+        if nft_tables.are_lost(self._tables):
             raise StepFailed(CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"))
-
-    @property
-    def _lost_tables(self) -> bool:
-        return any(nft_tables.handle(table) != known for table, known in self._tables.items())
 
     def _follow(self, there: Numbers) -> Iterator[list[EngineEvent]]:
         """The events that follow from the interfaces that exist now, step by step.

@@ -4,6 +4,7 @@ those of all programs.
 
 import errno
 import struct
+from collections.abc import Mapping
 
 from tributary.kernel.netlink import Malformed, attribute, attributes, kept
 from tributary.settings.errors import CommandError, Exit
@@ -30,3 +31,8 @@ def handle(table: str) -> int | None:
         if isinstance(error, OSError) and error.errno == errno.ENOENT:
             return None
         raise CommandError(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
+
+
+def are_lost(known: Mapping[str, int | None]) -> bool:
+    """Whether one of the tables is not there, or is not the one that had its ``known`` number."""
+    return any((number := handle(table)) is None or number != before for table, before in known.items())
