@@ -8,6 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from command import mapping, parts
 from command.show import Listed
 from throttler.service.status import FoundSessions, Status, decoded
@@ -24,6 +26,7 @@ CONVERTER = Path("/run/tributary-converter/control.sock")
 _ANSWER_TIMEOUT = 5.0
 
 _T = TypeVar("_T")
+_D = TypeVar("_D", Device, Bypass)
 
 
 def throttler(timeout: float = THROTTLER.timeout) -> Status:
@@ -98,6 +101,14 @@ def _or_raise(answer: _T | CommandError) -> _T:
     return answer
 
 
+def _decoded(kind: type[_D], document: object) -> _D:
+    """What a home router's daemon says of one of these; raises Silent if it is one of another version."""
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise Silent("the router daemon does not answer in words of this version: restart it") from error
+
+
 class Answers:
     """What the programs say; each is asked once, when its answer is needed first, and has so many seconds."""
 
@@ -136,11 +147,11 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
-        return Listed(list(map(Device.model_validate, self._lan["devices"])), self._lan["moment"])
+        return Listed([_decoded(Device, each) for each in self._lan["devices"]], self._lan["moment"])
 
     def bypasses(self) -> list[Bypass]:
         """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""
-        return list(map(Bypass.model_validate, self._lan["bypass"]))
+        return [_decoded(Bypass, each) for each in self._lan["bypass"]]
 
     @cached_property
     def _lan(self) -> dict[str, Any]:

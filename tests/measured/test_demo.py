@@ -63,9 +63,8 @@ def test_the_demo_converts_aggregates_and_throttles_and_leaves_nothing(tmp_path:
 def interrupted(folder: Path, how: signal.Signals) -> int:
     """Start the demo, wait until it downloads through the gateway, send it a signal; returns its exit code."""
     command = [*DEMO, *ROUGHLY, "--name", "testdemo", "--results", str(folder)]
-    squid = Path("/run/tributary-testbed-testdemo/squid.log")
     with process(*command, stderr=subprocess.DEVNULL) as running:
-        eventually(lambda: running.poll() is not None or (squid.exists() and "ready" in squid.read_text()), 120)
+        eventually(lambda: running.poll() is not None or list(folder.glob("demo/*/manifest.json")), 120)
         assert running.poll() is None
         running.send_signal(how)
         return running.wait(60)

@@ -208,11 +208,15 @@ class Daemon:
         self._commands.reporter.turn()
 
     def _check_tables(self) -> None:
-        """Raise StepFailed if another program has removed them."""
+        """Raise StepFailed if another program has removed them, or the kernel does not say."""
         if (now := time.monotonic()) < self._next_table_check:
             return
         self._next_table_check = now + _BETWEEN_TABLE_CHECKS
-        if nft_tables.are_lost(self._tables):
+        try:
+            are_lost = nft_tables.are_lost(self._tables)
+        except CommandError as error:
+            raise StepFailed(error) from error
+        if are_lost:
             raise StepFailed(CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"))
 
     def _follow(self, there: Numbers) -> Iterator[list[EngineEvent]]:

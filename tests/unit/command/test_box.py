@@ -70,3 +70,10 @@ def test_the_machines_converter_is_asked_beside_what_a_killed_one_has_left() -> 
         killed.bind(str(place("converter")))
     with command_error(Exit.UNAVAILABLE, f"the converter does not answer at {box.CONVERTER}"):
         box.converter()
+
+
+def test_devices_of_another_version_s_daemon_are_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = box.Answers(PATIENCE, PATIENCE)
+    monkeypatch.setattr(box.Answers, "_lan", {"devices": [{"device": "02:00:5e:10:00:01"}], "moment": 0.0})
+    with command_error(Exit.UNAVAILABLE, "the router daemon does not answer in words of this version: restart it"):
+        answers.devices()
