@@ -44,9 +44,9 @@ def watch(
     seen = look()
     # Before the screen is cleared: --sort may be wrong.
     show.chosen(seen.documents, columns, selection)
-    live = (
-        Live(console=console, screen=True, auto_refresh=False) if console.is_terminal and not selection.json else None
-    )
+    # In a dumb terminal rich would draw nothing.
+    redraws = console.is_terminal and not console.is_dumb_terminal and not selection.json
+    live = Live(console=console, screen=True, auto_refresh=False) if redraws else None
     with live or nullcontext():
         shown = seen
         while True:

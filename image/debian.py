@@ -68,6 +68,7 @@ def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], so
     key = hashlib.sha256("\n".join([chosen, *sources]).encode()).hexdigest()[:16]
     path = cache / "debian" / f"{suite}-{architecture}-{key}.tar"
     if not path.exists():
+        process.require("mmdebstrap")
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.tar")
         try:
@@ -83,11 +84,7 @@ def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], so
 def bootstrapping(
     suite: str, architecture: str, packages: str, target: Path, options: Sequence[str] = (), sources: Sequence[str] = ()
 ) -> list[str]:
-    """The command that makes a Debian in the tar file ``target``; ``sources`` are lines of sources.list(5).
-
-    Raises CommandError (69) without mmdebstrap.
-    """
-    process.require("mmdebstrap")
+    """The command that makes a Debian in the tar file ``target``; ``sources`` are lines of sources.list(5)."""
     given = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}", *options]
     return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
 

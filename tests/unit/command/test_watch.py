@@ -107,9 +107,16 @@ def test_what_is_wrong_at_the_first_look_ends_it() -> None:
         watched(CommandError(Exit.UNAVAILABLE, "no throttler runs"))
 
 
-def test_a_terminal_shows_what_it_has_room_for_and_says_how_much_there_is() -> None:
+def test_a_terminal_shows_what_it_has_room_for_and_says_how_much_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     shown = watched(Listed([link(f"link{number}") for number in range(9)], 1.0, 20), terminal=True)
     assert "link2" in shown and "link3" not in shown and "the first 3 of 20" in shown
+
+
+def test_a_dumb_terminal_shows_each_look_below_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    shown = watched(Listed([link("a")], 1.0), Listed([link("b")], 2.0), terminal=True)
+    assert [line.split()[0] for line in shown.splitlines()] == ["link", "a", "link", "b"]
 
 
 def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
