@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from doctor.sysctls import parse
-from experiments.bench.converter.steering import mask, steered
+from experiments.bench.converter import mask, steered
 from experiments.study.__main__ import main
 from experiments.testbed import cables, cgroup
 from experiments.testbed.build import Testbed, standing

@@ -10,12 +10,20 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from experiments.bench.__main__ import main
-from experiments.bench.converter import Converter, present
+from experiments.bench.converter import (
+    KINDS,
+    Converter,
+    load_of,
+    mask,
+    moves_bytes,
+    only_comes_down,
+    present,
+    ratios_of,
+    value_of,
+)
 from experiments.bench.converter.contenders import CONTENDERS, Contender, Program
 from experiments.bench.converter.counts import counted
 from experiments.bench.converter.footprint import most_held
-from experiments.bench.converter.steering import mask
-from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, ratios_of, value_of
 from experiments.bench.converter_growth import ConverterGrowth
 from experiments.bench.parts import (
     BULK,

@@ -9,6 +9,7 @@ round. What each takes before there is work is measured while it is alone on the
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -18,28 +19,151 @@ from typing import Annotated
 from pydantic import Field
 
 from experiments.bench import parts
-from experiments.bench.converter.contenders import CONTENDERS, WITHOUT, Contender
+from experiments.bench.converter.contenders import CONTENDERS, WITHOUT, Contender, Route
 from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import TOOLS, counts
 from experiments.bench.converter.footprint import DELAYS, conversion_us, holding, idle, most_held, start_milliseconds
-from experiments.bench.converter.steering import steered
-from experiments.bench.converter.throughput import (
-    KINDS,
-    load_of,
-    moves_bytes,
-    only_comes_down,
-    ratios_of,
-    throughput,
-    value_of,
-)
 from experiments.scenarios.cabled import cables_with
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Count, Counts, Experiment, Repeat, Seconds, some_of
-from experiments.study.metrics import Metric
+from experiments.study.metrics import RATIO, Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, name_of
+from experiments.testbed import cables
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE
+from experiments.testbed.node import Node
 from experiments.testbed.topology import Topology
+from tributary.settings.errors import CommandError
 from tributary.settings.units import Size
+
+_WRITE = 'echo "$1" > "/sys/class/net/$0/queues/rx-0/rps_cpus"'
+_OFF = "0"
+_GROUP = 32
+"""Processors that one comma-separated number of a mask stands for."""
+
+
+@contextmanager
+def steered(testbed: Testbed, processors: Sequence[int]) -> Iterator[None]:
+    """For the length of the block the first of ``processors`` takes what comes to the client, the last one the rest, by
+    receive packet steering (Documentation/networking/scaling.rst, RPS): for uploads and all that goes both ways.
+
+    A veth interface hands a packet over on the sender's processor. A gateway's recvmsg() then often holds the MPTCP
+    socket while packets come in: TCP acknowledges them, MPTCP's own acknowledgement (DATA_ACK, RFC 8684 section 3.3.1)
+    has to wait, and when the sender has used its whole window by then, nobody sends that acknowledgement. The sender
+    waits for its MPTCP timer, 200 ms each time; ``MPTcpExtMPTCPRetrans`` counts it there. That is the kernel's fault
+    (seen with Linux 6.18), at round trips far below a millisecond alone: without steering every proxy's uploads read
+    100 to 10,000 Mbit/s, by chance, and say nothing of the proxy.
+    """
+    client, others = mask(processors[0]), mask(processors[-1])
+    try:
+        _steer(testbed.client, CLIENT_SIDE, client)
+        for node, device in _other_ends(testbed):
+            _steer(node, device, others)
+        yield
+    finally:
+        for node, device in ((testbed.client, CLIENT_SIDE), *_other_ends(testbed)):
+            _steer(node, device, _OFF)
+
+
+def mask(processor: int) -> str:
+    """The one processor as the kernel reads it: hexadecimal, a comma before each 32 bits (bitmap_parse())."""
+    group, bit = divmod(processor, _GROUP)
+    return ",".join([f"{1 << bit:x}", *["0" * (_GROUP // 4)] * group])
+
+
+def _other_ends(testbed: Testbed) -> tuple[tuple[Node, str], ...]:
+    gateway, server = testbed.gateway, testbed.server
+    return (gateway, CLIENT_SIDE), (gateway, SERVER_SIDE), (server, SERVER_SIDE)
+
+
+def _steer(node: Node, device: str, processors: str) -> None:
+    node.run("sh", "-c", _WRITE, device, processors)
+
+
+_BYTES = (parts.BULK, parts.BULK_MANY, parts.UPLOAD)
+_COMMANDS = {parts.CONNECTIONS: "connect", parts.REQUESTS: "requests"}
+KINDS = (*_BYTES, *_COMMANDS)
+_PEERS = {
+    parts.BULK: ("squid", "haproxy", "varnish", "relay", "direct"),
+    parts.UPLOAD: ("haproxy", "varnish", "relay", "direct"),
+    parts.CONNECTIONS: ("nginx", "haproxy", parts.HAPROXY_HTTP, "squid"),
+    parts.REQUESTS: ("squid", "nginx", "haproxy", parts.HAPROXY_HTTP, "varnish"),
+}
+_FORWARDING = ("haproxy", "nginx")
+_BEST = ("haproxy", "varnish")
+"""Peers whose bulk transfers stand still now and then: ours is held against the best that they can do as well."""
+_CLIENTS = "64"
+_PAUSE = 0.2
+"""Seconds in which what the last measurement left comes to its end."""
+_TRIES = 3
+"""Squid 5.7 breaks some uploads off (by MPTCP, at these rates) that it takes when they are tried again."""
+
+
+def moves_bytes(measurement: str) -> bool:
+    """Whether bytes are counted."""
+    return measurement in _BYTES
+
+
+def only_comes_down(measurement: str) -> bool:
+    """Whether next to nothing goes from the client to the origin."""
+    return measurement in (parts.BULK, parts.BULK_MANY)
+
+
+def value_of(measurement: str) -> str:
+    """The name of what is measured."""
+    return "mbps" if moves_bytes(measurement) else "per_second"
+
+
+def load_of(point: Point, size: int, seconds: float) -> tuple[str, ...]:
+    """Arguments of tributary-load: ``size`` bytes over all connections together, or so many ``seconds``."""
+    measurement = point["measure"]
+    if not moves_bytes(measurement):
+        return (_COMMANDS[measurement], "--clients", _CLIENTS, "--seconds", str(seconds))
+    connections = int(point.get("connections", "1"))
+    each = ("--connections", str(connections), "--bytes", str(size // connections))
+    return ("bulk", *each, *(["--upload"] if measurement == parts.UPLOAD else []))
+
+
+def throughput(testbed: Testbed, point: Point, load: tuple[str, ...], route: Route) -> dict[str, float]:
+    """``mbps`` or ``per_second``; nothing of a peer that failed each time. Raises CommandError if ours failed once."""
+    time.sleep(_PAUSE)
+    for _ in range(_TRIES):
+        try:
+            told = cables.load(testbed, *load, *route, "--mptcp")
+        except CommandError as failure:
+            if point["by"] == parts.NATIVE:
+                raise
+            print(f"{name_of(point)}: failed: {failure}", file=sys.stderr)
+            continue
+        if told.get("errors"):
+            print(f"{name_of(point)}: {told['errors']} errors: {told['first_error']}", file=sys.stderr)
+        value = value_of(point["measure"])
+        return {value: told["bits_per_second"] / 1e6 if value == "mbps" else float(told[value])}
+    return {}
+
+
+def ratios_of(readings: Readings) -> Iterator[Metric]:
+    """Ours to each peer that took part, larger is better, and ``upload_spread``.
+
+    ``bulk_vs_squid`` and the like: the medians of every repetition's own ratio. ``bulk_vs_haproxy_best``: our median to
+    the peer's best run of all. ``tunnels_vs_haproxy``, ``tunnels_vs_nginx``: new connections by CONNECT to those that
+    they forward. ``upload_spread``: the slowest of our uploads to the fastest, 1 if all were alike.
+    """
+    for measurement, peers in _PEERS.items():
+        these, value = readings.at(measure=measurement), value_of(measurement)
+        ours = these.at(by=parts.NATIVE).repeated(value)
+        for peer in peers:
+            yield ratio(f"{measurement}_vs_{peer}", ours, these.at(by=peer).repeated(value))
+    these = readings.at(measure=parts.CONNECTIONS)
+    for peer in _FORWARDING:
+        yield ratio(f"tunnels_vs_{peer}", *(these.at(by=by).repeated("per_second") for by in (parts.TUNNEL, peer)))
+    if bulk := readings.at(measure=parts.BULK, by=parts.NATIVE).values("mbps"):
+        for peer in _BEST:
+            runs = readings.at(measure=parts.BULK, by=peer).values("mbps")
+            yield Metric(f"{parts.BULK}_vs_{peer}_best", [median(bulk) / max(runs)] if runs else [], RATIO)
+    if uploads := readings.at(measure=parts.UPLOAD, by=parts.NATIVE).values("mbps"):
+        yield Metric(f"{parts.UPLOAD}_spread", [min(uploads) / max(uploads)], RATIO)
+
 
 _PROCESSORS = 2
 _COUNTED = (parts.NATIVE, parts.TUNNEL, "haproxy", parts.HAPROXY_HTTP, "nginx")
