@@ -16,7 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_axes, name_paths
-from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
+from experiments.scenarios.downloads import (
+    RECEIVE_BUFFER,
+    TimedExperiment,
+    bound_what_is_received,
+    draw_sweep,
+    megabytes,
+)
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Sizes
 from experiments.study.plot import resize

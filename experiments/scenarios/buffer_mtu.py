@@ -16,9 +16,15 @@ from matplotlib.figure import Figure
 
 from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
-from experiments.scenarios.downloads import reading_of, values_of
+from experiments.scenarios.downloads import (
+    RECEIVE_BUFFER,
+    TimedExperiment,
+    bound_what_is_received,
+    megabytes,
+    reading_of,
+    values_of,
+)
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, megabytes
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from experiments.plots import name_axes
-from experiments.scenarios.sweeps import TimedExperiment, draw_sweep
+from experiments.scenarios.downloads import TimedExperiment, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Durations
 from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, every

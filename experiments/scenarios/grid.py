@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import tidy
-from experiments.scenarios.downloads import LEGACY
-from experiments.scenarios.sweeps import TimedExperiment
+from experiments.scenarios.downloads import LEGACY, TimedExperiment
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Durations, Rates, Shares
 from experiments.study.plot import resize

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.handoff import clients
-from experiments.handoff.contest import HANDOFF, Contest, contest, is_here
-from experiments.handoff.proxies import PROXIES
+from experiments.handoff.contest import HANDOFF, PROXIES, Contest, contest, is_here
 from experiments.plots import bars, colours_of, name_axes
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Count, Experiment

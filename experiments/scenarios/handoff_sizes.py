@@ -26,9 +26,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, SMALL, Contest, contest, is_here
+from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, PROXIES, SMALL, Contest, contest, is_here
 from experiments.handoff.network import BACK_ENDS, SERVICE
-from experiments.handoff.proxies import PROXIES
 from experiments.handoff.running import RELAYED
 from experiments.plots import colours_of, curve, name_axes
 from experiments.study.blueprint import Ground

@@ -20,8 +20,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import name_axes
-from experiments.scenarios.downloads import LEGACY, reading_of, values_of
-from experiments.scenarios.sweeps import RECEIVE_BUFFER, TimedExperiment, bound_what_is_received, draw_sweep, megabytes
+from experiments.scenarios.downloads import (
+    LEGACY,
+    RECEIVE_BUFFER,
+    TimedExperiment,
+    bound_what_is_received,
+    draw_sweep,
+    megabytes,
+    reading_of,
+    values_of,
+)
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every

@@ -32,8 +32,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import tidy
-from experiments.scenarios.downloads import LEGACY, fetched, values_of
-from experiments.scenarios.sweeps import NO_MARK
+from experiments.scenarios.downloads import LEGACY, NO_MARK, fetched, values_of
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Experiment, Seconds, some_of
 from experiments.study.metrics import RATIO, Metric

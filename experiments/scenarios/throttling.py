@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.enforcement import watched
 from experiments.record import Download
-from experiments.scenarios.downloads import draw_panels, fetched, reading_of
-from experiments.scenarios.sweeps import RECEIVE_BUFFER
+from experiments.scenarios.downloads import RECEIVE_BUFFER, draw_panels, fetched, reading_of
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, every, exactly

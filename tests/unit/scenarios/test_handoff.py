@@ -7,8 +7,8 @@ import pytest
 
 from experiments.bench import handoff_soak
 from experiments.handoff import clients, running
+from experiments.handoff.contest import PROXIES
 from experiments.handoff.network import commands
-from experiments.handoff.proxies import PROXIES
 from experiments.scenarios import handoff_backends, handoff_faults
 from experiments.scenarios.handoff_backends import HandoffBackends
 from experiments.scenarios.handoff_faults import HandoffFaults
