@@ -7,8 +7,8 @@ import pytest
 from experiments.scenarios.legacy import Legacy
 from experiments.study.plot import inline, plot
 from experiments.study.readings import Reading, Readings
+from experiments.study.report import links, numbers
 from experiments.study.run import share
-from experiments.study.tables import links, numbers
 from tests.unit.scenarios.made_up import readings, topology
 from tests.unit.scenarios.test_downloads import legacy
 
