@@ -1,6 +1,6 @@
 import pytest
 
-from router.tunnels.failback import FailbackMonitor
+from router.tunnels.gateways import FailbackMonitor
 from tests.unit.router.house import SETTINGS, settings
 from tributary.settings.probing import Probe
 
