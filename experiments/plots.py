@@ -76,10 +76,7 @@ def name_axes(
 
 
 def paths(
-    figure: Figure,
-    colours: Mapping[str, str],
-    titled: Mapping[str, Reading],
-    what: str = _PAYLOAD,
+    figure: Figure, colours: Mapping[str, str], titled: Mapping[str, Reading], what: str = _PAYLOAD
 ) -> list[Axes]:
     """A panel of throughput over time for each reading, below its title; returns the panels."""
     panels = list(figure.subplots(1, len(titled), sharey=True, squeeze=False)[0])

@@ -78,9 +78,7 @@ class GatewaySettings(Settings):
         [], title="private networks that routers reach; none: refused", description=PRIVATE
     )
     refused_ports: list[ServicePorts] = Field(
-        [Ports("tcp", 25, 25)],
-        validate_default=False,
-        title="ports of the Internet that no router reaches",
+        [Ports("tcp", 25, 25)], validate_default=False, title="ports of the Internet that no router reaches"
     )
     connections: int = Field(
         4096,

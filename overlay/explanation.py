@@ -4,11 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _FIRST_WINDOW_KB = 15
-_CHOSEN_BY = {
-    "name": "",
-    "measurement": ", as measured",
-    "order": ", the first of these that is alive: not measured",
-}
+_CHOSEN_BY = {"name": "", "measurement": ", as measured", "order": ", the first of these that is alive: not measured"}
 _ROUNDS_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
 
 

@@ -52,10 +52,7 @@ def _metrics(status: _Answer, counters: _Counters) -> Iterator[Metric]:
     for name, text, reading in _COUNTERS:
         yield _METRICS.counter(name, text, _LINK, _values(links, reading))
     yield _METRICS.gauge(
-        "link_shaped_bytes_per_second",
-        "Rate that the link is held to now.",
-        ("link", "direction"),
-        _shaped(links),
+        "link_shaped_bytes_per_second", "Rate that the link is held to now.", ("link", "direction"), _shaped(links)
     )
     yield from _bytes("link", "Bytes that the link's interface", _LINK, _interfaces(links), counters)
     answers = [] if gateway is None or gateway["answers"] is None else [((), float(gateway["answers"]))]

@@ -40,9 +40,7 @@ class SquidSettings(Settings):
         ["80", "1024-65535"], min_length=1, title="where plain HTTP may go; below 1024 only to 80"
     )
     private_targets: list[PrivateNetwork] = Field(
-        [],
-        title="private networks that clients may reach",
-        description=f"a list of {values.PRIVATE}",
+        [], title="private networks that clients may reach", description=f"a list of {values.PRIVATE}"
     )
     counters_port: int | None = Field(
         None,

@@ -66,10 +66,7 @@ class ConverterSoak(Experiment):
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
         testbed.client.sysctl(net__mptcp__close_timeout=5)
         command = native.load("soak-origin", "--listen", _PEER)
-        with (
-            ours.running(testbed) as converter,
-            testbed.server.start("soak-origin", command).wait_until_ready(),
-        ):
+        with ours.running(testbed) as converter, testbed.server.start("soak-origin", command).wait_until_ready():
             pid = converter.popen.pid
             _played(testbed, ours.listens, _WARM_UP, seed=1)
             before = _taken(pid)

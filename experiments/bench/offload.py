@@ -52,10 +52,7 @@ _QUEUES = {LARGE: None, SMALL: 1000}
 _RECEIVERS_SIDE = {DOWN: CLIENT_SIDE, UP: SERVER_SIDE}
 _SIZES, _WAYS = {LARGE: "", SMALL: "small_"}, {DOWN: "", UP: "upload_"}
 """What names of figures have in front for each."""
-_MEASURED = (
-    *("before_cpu_ms_per_gb", "after_cpu_ms_per_gb", "before_mbps", "after_mbps"),
-    *("paused_ms", "dip_ms"),
-)
+_MEASURED = (*("before_cpu_ms_per_gb", "after_cpu_ms_per_gb", "before_mbps", "after_mbps"), *("paused_ms", "dip_ms"))
 
 
 def takes_in_by_thread(node: Node, device: str) -> int:

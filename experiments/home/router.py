@@ -99,12 +99,7 @@ def files(
 
 @contextmanager
 def router_at_work(
-    network: Network,
-    enrolment: Enrolment | None,
-    share: float | None = None,
-    *,
-    probe: str = "",
-    lan: str = "",
+    network: Network, enrolment: Enrolment | None, share: float | None = None, *, probe: str = "", lan: str = ""
 ) -> Iterator[Router]:
     """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links

@@ -146,9 +146,7 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
 
 
 def whole_overlay(
-    nodes: Sequence[str],
-    round_trip_ms: Sequence[Sequence[float]],
-    by_port: Mapping[int, str] | None = None,
+    nodes: Sequence[str], round_trip_ms: Sequence[Sequence[float]], by_port: Mapping[int, str] | None = None
 ) -> Ground[Running]:
     """An overlay with all its tables, whose first node is the ingress, and the last one the egress.
 

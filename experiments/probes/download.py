@@ -136,12 +136,7 @@ def _print(value: dict[str, object]) -> None:
 
 
 def requested(
-    url: str,
-    proxy: str | None,
-    source: str | None,
-    mptcp: bool,
-    upload: int | None = None,
-    seconds: float = _STALLED,
+    url: str, proxy: str | None, source: str | None, mptcp: bool, upload: int | None = None, seconds: float = _STALLED
 ) -> socket.socket:
     """A connection with a GET of ``url`` on its way, or the head of a PUT of so many bytes: through ``proxy``
     (host:port), from the address ``source``, if given; raises OSError, TimeoutError if connecting takes ``seconds``.

@@ -278,12 +278,7 @@ def measured(size: int, rate: float) -> dict[str, Any]:
             found[what].append(each())
         except Missing as missing:
             print(f"left out: {missing}", file=sys.stderr)
-    return {
-        "machine": platform.machine(),
-        "kernel": platform.release(),
-        "processors": os.cpu_count(),
-        **found,
-    }
+    return {"machine": platform.machine(), "kernel": platform.release(), "processors": os.cpu_count(), **found}
 
 
 def table(found: dict[str, Any]) -> str:

@@ -90,11 +90,7 @@ class Integrity(Experiment):
         client, gateway, near = testbed.client, testbed.gateway, Duration.parse(point["rtt"]) == _NONE
         listener = LISTENER if near else str(testbed.topology.links[0].gateway4)
         where = (listener, str(_PORT), str(_PAIRS), str(self.size.amount))
-        with (
-            gateway.probe("integrity", "serve", *where),
-            counted(client) as at_client,
-            counted(gateway) as at_gateway,
-        ):
+        with gateway.probe("integrity", "serve", *where), counted(client) as at_client, counted(gateway) as at_gateway:
             told = client.told(*python("experiments.probes.integrity", "send", *where, str(self.transfers)))
             counts = _counts(at_client(), at_gateway())
         return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(client, listener)})

@@ -134,12 +134,7 @@ def _values(download: Download, topology: Topology, after: float) -> dict[str, f
     if after + _SETTLED >= download.seconds:
         over = f"the download was over after {download.seconds:.1f} s, {after:.1f} s of them before the hold"
         raise CommandError(Exit.USAGE, f"{over}: accepted: a larger size")
-    values = {
-        "seconds": download.seconds,
-        "mbps": download.mbps,
-        "subflows": float(download.subflows),
-        HELD: after,
-    }
+    values = {"seconds": download.seconds, "mbps": download.mbps, "subflows": float(download.subflows), HELD: after}
     for link in topology.links:
         values[f"{link.name}_bytes"] = float(download.samples[-1].by_path().get(link.name, 0))
         values[f"{link.name}_before_mbps"] = download.wire_mbps(link.name, before=after) if after > 0 else 0.0

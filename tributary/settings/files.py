@@ -31,12 +31,7 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        validate_default=True,
-        hide_input_in_errors=True,
-        defer_build=True,
+        extra="forbid", frozen=True, strict=True, validate_default=True, hide_input_in_errors=True, defer_build=True
     )
 
     @classmethod

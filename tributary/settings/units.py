@@ -50,8 +50,7 @@ class Quantity(Text):
 
     def __str__(self) -> str:
         unit, size = max(
-            ((unit, size) for unit, size in self.UNITS.items() if self.amount % size == 0),
-            key=lambda item: item[1],
+            ((unit, size) for unit, size in self.UNITS.items() if self.amount % size == 0), key=lambda item: item[1]
         )
         return f"{self.amount // size}{unit}"
 

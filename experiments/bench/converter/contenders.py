@@ -181,10 +181,7 @@ class Contender:
         by MPTCP, or by TCP at least without ``mptcp``.
         """
         gateway = testbed.gateway
-        with (
-            self.command(testbed, mptcp=mptcp) as command,
-            gateway.start(self.name, [*wrapper, *command]) as process,
-        ):
+        with self.command(testbed, mptcp=mptcp) as command, gateway.start(self.name, [*wrapper, *command]) as process:
             process.wait_until(lambda: gateway.listens(self.port, mptcp=mptcp))
             # Varnish listens before the process is there that answers.
             cables.load(testbed, "bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
