@@ -102,7 +102,7 @@ class ProbeScheduler:
         for operation in operations:
             config = operation.what
             if isinstance(config, TunnelConfig) and target and config.name != settings.failback_name:
-                name, address = config.name, config.address
+                name, address = config.name, config.addresses[0]
                 # A pending one left by the old path.
                 key = ProbeKey(Purpose.TUNNEL, name)
                 self._tcp_probe.cancel(key)

@@ -336,7 +336,7 @@ class Reconciler:
         if earlier is None or config is None or self.target is None:
             return None
         is_inside = self.target.address == earlier.inside
-        return config.name, config.address, self.target if is_inside else Target(earlier.inside, CONVERT_PORT)
+        return config.name, config.addresses[0], self.target if is_inside else Target(earlier.inside, CONVERT_PORT)
 
     def probe_path(self, link: Link) -> tuple[str, Address] | None:
         """Interface and source address of a link's probes: its tunnel's, if it has one; None without probes."""

@@ -6,7 +6,7 @@ has one address inside, and WireGuard's roaming tells the gateway where it is ou
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network
 
 from router.identifiers import BY_TUNNEL
 from router.links.model import Link
@@ -33,17 +33,16 @@ Outside = Callable[[Link], Address | None]
 class Tunnel:
     """A tunnel that exists; ``interface`` is its index.
 
-    Only the default tunnel has ``address6``, if the gateway has IPv6 for the router.
+    Its first address is of IPv4. Only the default tunnel has another one, if the gateway has IPv6 for the router.
     """
 
     name: str
-    address: IPv4Address
+    addresses: tuple[Address, ...]
     interface: int
-    address6: IPv6Address | None = None
 
     @property
-    def addresses(self) -> tuple[Address, ...]:
-        return (self.address, *([self.address6] if self.address6 else []))
+    def address(self) -> Address:
+        return self.addresses[0]
 
 
 @dataclass(frozen=True)
@@ -82,14 +81,9 @@ class TunnelConfig:
 
     name: str
     interface: Interface = field(repr=False)
-    address: IPv4Address
+    addresses: tuple[Address, ...]
     mtu: int
     outside: tuple[Address, ...]
-    address6: IPv6Address | None = None
-
-    @property
-    def addresses(self) -> tuple[Address, ...]:
-        return (self.address, *([self.address6] if self.address6 else []))
 
     @property
     def inside(self) -> list[str]:
@@ -103,7 +97,7 @@ def gateway_tunnels(
     """The tunnels to the gateway of ``enrolment`` that exist."""
     there = {interface.name: interface.index for interface in observed.interfaces}
     made = {
-        slot: Tunnel(name, addresses.tunnel_address(enrolment.addresses, slot), there[name], _address6(enrolment, slot))
+        slot: Tunnel(name, _inside(enrolment, slot), there[name])
         for slot, name in enumerate(settings.tunnel_names)
         if name in there
     }
@@ -136,7 +130,7 @@ def failback_tunnel(
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
         interface = replace(made.interface, peers=(asked,))
-        yield replace(made, name=settings.failback_name, interface=interface, address6=None)
+        yield replace(made, name=settings.failback_name, interface=interface, addresses=made.addresses[:1])
 
 
 def _setup(
@@ -147,26 +141,24 @@ def _setup(
     outside: Outside,
     paths: Mapping[str, int],
 ) -> TunnelConfig:
-    own = slot == addresses.DEFAULT_SLOT
-    address6 = _address6(enrolment, slot)
-    everywhere = (EVERYWHERE[4], *([EVERYWHERE[6]] if address6 else []))
+    inside = _inside(enrolment, slot)
+    everywhere = tuple(EVERYWHERE[address.version] for address in inside)
     room_of_all = min(
         tunnel_mtu(link.interface.mtu, outside(link), paths.get(link.name)) for link in links if link.interface
     )
     peer = Peer(
         enrolment.public_key,
-        everywhere if own else (IPv4Network(enrolment.inside),),
+        everywhere if slot == addresses.DEFAULT_SLOT else (IPv4Network(enrolment.inside),),
         _endpoint(enrolment, outside(links[0])),
         _keepalive(settings, links[0]),
     )
     return TunnelConfig(
         settings.tunnels.name(slot),
         Interface(keys.private_key(enrolment.secret, slot), (peer,), mark=BY_TUNNEL + slot),
-        addresses.tunnel_address(enrolment.addresses, slot),
+        inside,
         # With IPv6, packets that are too large for a link are fragmented outside (wireguard.com/protocol).
-        max(room_of_all, LEAST_OF_IPV6) if address6 else room_of_all,
+        max(room_of_all, LEAST_OF_IPV6) if len(inside) > 1 else room_of_all,
         links[0].addresses,
-        address6,
     )
 
 
@@ -175,10 +167,11 @@ def _keepalive(settings: RouterSettings, link: Link) -> int:
     return max(METERED, configured) if link.wan.metered else configured
 
 
-def _address6(enrolment: Enrolment, slot: int) -> IPv6Address | None:
+def _inside(enrolment: Enrolment, slot: int) -> tuple[Address, ...]:
+    address = addresses.tunnel_address(enrolment.addresses, slot)
     if enrolment.prefix is None or slot != addresses.DEFAULT_SLOT:
-        return None
-    return addresses.default_tunnel_address(enrolment.prefix)
+        return (address,)
+    return address, addresses.default_tunnel_address(enrolment.prefix)
 
 
 def tunnel_mtu(interface: int, gateway: Address | None, path: int | None) -> int:

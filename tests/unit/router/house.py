@@ -96,7 +96,7 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
                 assert route not in routes
                 # It would lead to the gateway that the tunnel had before it is set up.
                 later = [each.what for each in operations[place:] if isinstance(each, Change)]
-                assert route.source not in [each.address for each in later if isinstance(each, TunnelConfig)]
+                assert route.source not in [each.addresses[0] for each in later if isinstance(each, TunnelConfig)]
                 routes.append(route)
             case Remove(Route() as route):
                 routes.remove(route)
