@@ -8,8 +8,9 @@ OpenWrt; the numbers are different.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
+
+from tributary.kernel.state import Octets
 
 SLACK = 0.05
 """Seconds that a probe may take longer than on an idle link: more than the queues of this router hold, both ways."""
@@ -41,18 +42,6 @@ class Direction(Enum):
     UP = 1
 
 
-@dataclass(frozen=True)
-class Bytes:
-    """What an interface has received and sent, at a time in seconds."""
-
-    time: float
-    received: int
-    sent: int
-
-    def of(self, direction: Direction) -> int:
-        return self.received if direction is Direction.DOWN else self.sent
-
-
 class AutoRate:
     """One link; ``max_rates`` are the configured rates in bits per second, of the directions that have one."""
 
@@ -61,25 +50,27 @@ class AutoRate:
         self.max_rates = {direction: rate for direction, rate in configured.items() if rate is not None}
         self.rates = dict(self.max_rates)
         self.idle_rtt: float | None = None
-        self._counts: deque[Bytes] = deque()
+        self._counts: deque[tuple[float, Octets]] = deque()
         self._late: deque[bool] = deque(maxlen=WINDOW)
         self._rtts: deque[tuple[float, float]] = deque()
         self._decreased, self._increased = float("-inf"), float("-inf")
 
-    def count(self, count: Bytes) -> None:
+    def count(self, octets: Octets, now: float) -> None:
         """Takes a reading. Counters that went back are those of another interface."""
-        if self._counts and min(count.received - self._counts[-1].received, count.sent - self._counts[-1].sent) < 0:
+        before = self._counts[-1][1] if self._counts else octets
+        if octets.received < before.received or octets.sent < before.sent:
             self._counts.clear()
-        self._counts.append(count)
-        while len(self._counts) > 2 and self._counts[1].time <= count.time - _COUNT_WINDOW:
+        self._counts.append((now, octets))
+        while len(self._counts) > 2 and self._counts[1][0] <= now - _COUNT_WINDOW:
             self._counts.popleft()
 
     def throughput(self, direction: Direction) -> float:
         """Bits per second lately."""
         if len(self._counts) < 2:
             return 0.0
-        first, last = self._counts[0], self._counts[-1]
-        return 8 * (last.of(direction) - first.of(direction)) / max(last.time - first.time, 1e-3)
+        (began, first), (now, last) = self._counts[0], self._counts[-1]
+        is_down = direction is Direction.DOWN
+        return 8 * (last.received - first.received if is_down else last.sent - first.sent) / max(now - began, 1e-3)
 
     @property
     def is_busy(self) -> bool:

@@ -9,7 +9,7 @@ from router.links.model import Link
 from router.links.overflow import Rates
 from router.settings import RouterSettings
 from router.shaping import qdiscs
-from router.shaping.autorate import AutoRate, Bytes, Direction
+from router.shaping.autorate import AutoRate, Direction
 from router.shaping.model import (
     ChangeRates,
     InstalledQdiscs,
@@ -159,7 +159,7 @@ class LinkShapers:
             return []
         for name, interface in self._auto_rated():
             if (carried := octets(interface)) is not None:
-                self.auto_rates[name].count(Bytes(now, carried.received, carried.sent))
+                self.auto_rates[name].count(carried, now)
         self._next_count = now + min(each.interval for each in self.auto_rates.values())
         return [name for name, _ in self._auto_rated() if self.auto_rates[name].is_busy]
 

@@ -5,7 +5,8 @@ from statistics import median
 
 import pytest
 
-from router.shaping.autorate import MIN_SHARE, SLACK, AutoRate, Bytes, Direction
+from router.shaping.autorate import MIN_SHARE, SLACK, AutoRate, Direction
+from tributary.kernel.state import Octets
 
 MBIT = 10**6
 STEP = 0.2
@@ -32,7 +33,7 @@ class Path:
             waiting = self.queue + (offered - self.capacity) * STEP
             self.received += min(offered * STEP + self.queue, self.capacity * STEP) / 8
             self.queue = min(max(waiting, 0.0), self.capacity)
-            self.auto_rate.count(Bytes(self.now, int(self.received), 0))
+            self.auto_rate.count(Octets(int(self.received), 0), self.now)
             rtt = self.idle + self.queue / self.capacity
             self.auto_rate.on_rtt(rtt, self.now)
             self.worst.append(rtt)
@@ -92,7 +93,7 @@ def test_probes_without_an_answer_are_late(path: Path) -> None:
     for _ in range(4):
         path.now += STEP
         path.received += 10 * MBIT * STEP / 8
-        path.auto_rate.count(Bytes(path.now, int(path.received), 0))
+        path.auto_rate.count(Octets(int(path.received), 0), path.now)
         path.auto_rate.on_rtt(None, path.now)
     assert path.rate < 50
 
@@ -108,7 +109,7 @@ def test_the_direction_that_carries_more_is_made_slower() -> None:
     auto_rate.on_rtt(0.05, 0.0)
     for operation in range(1, 20):
         now = operation * STEP
-        auto_rate.count(Bytes(now, int(now * 0.5 * MBIT), int(now * 1.1 * MBIT)))
+        auto_rate.count(Octets(int(now * 0.5 * MBIT), int(now * 1.1 * MBIT)), now)
         auto_rate.on_rtt(0.5, now)
     assert auto_rate.rates[Direction.DOWN] == 50 * MBIT
     assert auto_rate.rates[Direction.UP] < 8 * MBIT
@@ -117,5 +118,5 @@ def test_the_direction_that_carries_more_is_made_slower() -> None:
 def test_an_interface_that_was_replaced_counts_from_nothing() -> None:
     auto_rate = AutoRate(50 * MBIT, None)
     for time, received in ((0.0, 10**9), (0.2, 10**9 + 10**6), (0.4, 5), (0.6, 5)):
-        auto_rate.count(Bytes(time, received, 0))
+        auto_rate.count(Octets(received, 0), time)
     assert auto_rate.throughput(Direction.DOWN) == 0
