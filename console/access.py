@@ -6,8 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import Any
 
+from tributary.daemons.state_file import document_of
 from tributary.settings.hosts import as_address
 
 TOKEN_LIFETIME = 300.0
@@ -78,9 +78,12 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def checked_tokens(document: Any) -> dict[str, str]:
-    """Names by the digest of their token; raises AttributeError or ValueError if it is something else."""
-    return {bytes.fromhex(made).hex(): str(name) for made, name in document.items()}
+_NAMES = document_of(dict[str, str])
+
+
+def checked_tokens(document: object) -> dict[str, str]:
+    """Names by the digest of their token; raises ValueError if it is something else."""
+    return {bytes.fromhex(made).hex(): name for made, name in _NAMES(document).items()}
 
 
 @lru_cache(1024)

@@ -20,7 +20,8 @@ class Database:
     def opened(self) -> Iterator[sqlite3.Connection]:
         """A connection, whose changes are one transaction; raises CommandError, exit 71, where that cannot be.
 
-        A file that is no database is renamed to NAME.broken, and the next use begins with an empty one.
+        A file that is no database, or one whose table lacks columns, is renamed to NAME.broken, and the next use begins
+        with an empty one.
         """
         with self._lock:
             try:
@@ -30,7 +31,17 @@ class Database:
                     connection.execute(self._table)
                     yield connection
             except (sqlite3.Error, OSError) as error:
-                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                line = f"{self._file} cannot be read or written: {error}"
+                if _is_damage(error):
+                    broken = self._file.with_suffix(".broken")
                     with suppress(OSError):
-                        self._file.rename(self._file.with_suffix(".broken"))
-                raise CommandError(Exit.SYSTEM, f"{self._file} cannot be read or written: {error}") from error
+                        self._file.rename(broken)
+                        line = f"{line}; it is renamed to {broken.name}"
+                raise CommandError(Exit.SYSTEM, line) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    if isinstance(error, sqlite3.OperationalError):
+        # A column or a table is missing; a lock, a full disk and the like have other codes.
+        return error.sqlite_errorcode == sqlite3.SQLITE_ERROR
+    return isinstance(error, sqlite3.DatabaseError)

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS carried (
     PRIMARY KEY (step, time, link)
 ) WITHOUT ROWID
 """
+_FIELDS = "step, time, link, sent, received, rtt"
 _MEANS = """
 SELECT time / :width * :width AS start, link, AVG(sent), AVG(received), AVG(rtt) FROM carried
 WHERE step = :step AND time >= :start AND time <= :now GROUP BY start, link ORDER BY start
@@ -111,7 +112,7 @@ class Recorder:
             is_steady = len(self._seconds) == SECONDS
         try:
             with self._database.opened() as connection:
-                connection.executemany("INSERT OR REPLACE INTO carried VALUES (?, ?, ?, ?, ?, ?)", rows)
+                connection.executemany(f"INSERT OR REPLACE INTO carried ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
                 for step, kept in COARSE.items() if is_steady else ():
                     old = (step, now - kept, now)
                     connection.execute("DELETE FROM carried WHERE step = ? AND (time < ? OR time > ?)", old)

@@ -132,7 +132,8 @@ def _down(gateway: Gateway, dry_run: bool) -> None:
         return
     need_root("gateway down")
     with gateway.state.locked():
-        tunnels.down(gateway)
+        notes = tunnels.down(gateway)
+    print_notes(notes)
 
 
 _SERVICE = (

@@ -4,7 +4,7 @@ The interface's counters start from zero when it is created, and a peer's when i
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gateway.peers import Tunnel, by_router
 from tributary.wireguard.interface import PeerStatus
@@ -17,11 +17,13 @@ Counters = tuple[int, int]
 class TrafficTotals:
     """Totals of one router; ``counters`` is the interface's last reading of each key."""
 
-    last_seen: float | None = None
-    received: int = 0
-    sent: int = 0
-    counters: Mapping[str, Counters] = field(default_factory=dict)
+    last_seen: float | None
+    received: int
+    sent: int
+    counters: Mapping[str, Counters]
 
+
+NO_TRAFFIC = TrafficTotals(None, 0, 0, {})
 
 Totals = Mapping[str, TrafficTotals]
 """By the names of the routers."""
@@ -30,9 +32,7 @@ Totals = Mapping[str, TrafficTotals]
 def counted(before: Totals, tunnels: Iterable[Tunnel], there: Mapping[str, PeerStatus]) -> Totals:
     """The totals after a reading of the interface, for the routers that ``tunnels`` belong to only."""
     return {
-        name: _counted(
-            before.get(name, TrafficTotals()), [there[tunnel.key] for tunnel in its_own if tunnel.key in there]
-        )
+        name: _counted(before.get(name, NO_TRAFFIC), [there[tunnel.key] for tunnel in its_own if tunnel.key in there])
         for name, its_own in by_router(tunnels).items()
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 
-from gateway.counters import Totals, TrafficTotals
+from gateway.counters import NO_TRAFFIC, Totals, TrafficTotals
 from gateway.peers import Tunnel, by_key, by_router
 from gateway.registry import Router, Routers
 from gateway.tunnels import Gateway
@@ -39,7 +39,7 @@ def routers(
     """All routers, in the order of their names; ``now`` in seconds since 1970."""
     its_own = by_router(tunnels)
     return [
-        _router(name, router, its_own[name], there, totals.get(name, TrafficTotals()), now)
+        _router(name, router, its_own[name], there, totals.get(name, NO_TRAFFIC), now)
         for name, router in listed.items()
     ]
 

@@ -26,12 +26,12 @@ class Changes:
     settings for tracked connections, by their names. ``boot`` is that of the changes.
     """
 
-    is_noted: bool = False
-    ipv4_was_off: bool = False
-    hearing: Sequence[str] | None = None
-    rules: str = ""
+    is_noted: bool
+    ipv4_was_off: bool
+    hearing: Sequence[str] | None
+    rules: str
+    boot: str | None = field(compare=False)
     tracking: Mapping[str, int] = field(default_factory=dict)
-    boot: str | None = field(default=None, compare=False)
 
     @property
     def switched_on(self) -> Sequence[int]:
@@ -39,6 +39,7 @@ class Changes:
         return [version for version, was_off in ((4, self.ipv4_was_off), (6, self.hearing is not None)) if was_off]
 
 
+UNCHANGED = Changes(False, False, None, "", None)
 _READ_TOTALS, _READ_CHANGES = document_of(dict[str, TrafficTotals]), document_of(Changes)
 
 
@@ -115,12 +116,18 @@ class State:
 
     @property
     def changes(self) -> Changes:
-        """What ``up`` has changed since the last boot. A damaged file counts as missing."""
+        """What ``up`` has changed since the last boot. A damaged file counts as missing (``set_damaged_aside``)."""
         try:
             noted = self._file.read(_READ_CHANGES)
         except CommandError:
-            return Changes()
-        return noted if noted and noted.boot == _boot() else Changes()
+            return UNCHANGED
+        return noted if noted and noted.boot == _boot() else UNCHANGED
+
+    def set_damaged_aside(self) -> list[str]:
+        """Rename the file of ``changes`` if it is damaged; returns what is lost by that."""
+        notes: list[str] = []
+        self._file.read(_READ_CHANGES, notes.append)
+        return [f"{note}: what `up` has changed here before stays until a reboot" for note in notes]
 
     def note(self, changes: Changes) -> None:
         """Save them; raises CommandError, exit 71."""

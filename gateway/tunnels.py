@@ -10,7 +10,7 @@ from gateway.counters import Totals, counted
 from gateway.peers import Difference, Tunnel, by_key, difference, peers, remaining, tunnels
 from gateway.registry import Contents, Registry, Routers, lost_keys
 from gateway.settings import GatewaySettings
-from gateway.state import Changes, State
+from gateway.state import UNCHANGED, State
 from tributary.kernel import connections, nft, wireguard
 from tributary.settings.errors import CommandError
 from tributary.wireguard import addresses
@@ -65,14 +65,15 @@ def up(gateway: Gateway) -> list[str]:
 
     Raises CommandError; what the first call has created is removed then.
     """
+    damaged = gateway.state.set_damaged_aside()
     if gateway.stands:
-        return _set_up(gateway)
+        return damaged + _set_up(gateway)
     # Else the interface was removed without `down`, and this machine forwards packets because of us.
     if not gateway.state.changes.is_noted:
-        gateway.state.note(Changes(is_noted=True, ipv4_was_off=not forwarding.forwards()))
+        gateway.state.note(replace(UNCHANGED, is_noted=True, ipv4_was_off=not forwarding.forwards()))
     try:
         wireguard.create(gateway.settings.interface)
-        return _set_up(gateway)
+        return damaged + _set_up(gateway)
     except BaseException:
         _take_down(gateway)
         raise
@@ -104,7 +105,7 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
     """
     there, contents = gateway.there(), gateway.registry.look()
     routers = dict(contents.routers)
-    rotated, done = [], []
+    rotated, done = [], gateway.state.set_damaged_aside()
     for name in ended_rotations(routers, there):
         renewed = routers[name].rotated()
         try:
@@ -217,14 +218,19 @@ def describe(change: Difference) -> list[str]:
     return [*(f"{name}: tunnels added" for name in change.routers), *(f"{block}: removed" for block in change.released)]
 
 
-def down(gateway: Gateway) -> None:
-    """Remove the interface with all tunnels, the rules, and what was changed; raises CommandError, exit 69, 71."""
+def down(gateway: Gateway) -> list[str]:
+    """Remove the interface with all tunnels, the rules, and what was changed; returns what is not known any more.
+
+    Raises CommandError, exit 69, 71.
+    """
+    damaged = gateway.state.set_damaged_aside()
     if gateway.stands:
         there = gateway.there()  # fails for an interface without tunnels, which must not be removed
         # An unreadable file is no reason to leave tunnels up.
         with suppress(CommandError):
             _count(gateway, gateway.registry.look(), there)
     _take_down(gateway)
+    return damaged
 
 
 def _take_down(gateway: Gateway) -> None:

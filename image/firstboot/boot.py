@@ -8,11 +8,11 @@ from image.firstboot import interfaces, look, memory, upkeep
 from image.firstboot.actions import Action, Upkeep
 from image.firstboot.apply import System, apply, keep_up, run
 from image.firstboot.facts import Facts
-from image.firstboot.memory import Memory
 from image.firstboot.plan import plan
 from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.report import Report, next_steps
 from image.firstboot.settings import Card, Role
+from tributary.daemons.state_file import Tell
 from tributary.settings.errors import CommandError, Exit
 
 _SETTLE_SECONDS = 10
@@ -49,10 +49,13 @@ def content(folder: Path) -> bytes:
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
 
 
-def foresee(task: Task, text: bytes) -> Outlook:
-    """What would come of ``text`` as the card's file; raises CommandError (64, 69) as ``read`` and ``plan`` do."""
+def foresee(task: Task, text: bytes, tell: Tell | None = None) -> Outlook:
+    """What would come of ``text`` as the card's file; raises CommandError (64, 69) as ``read`` and ``plan`` do.
+
+    ``tell``: as ``memory.read`` takes it.
+    """
     card = read(text, task.role)
-    last = Memory.read(task.system.root)
+    last = memory.read(task.system.root, tell)
     digest = memory.digest(text, task.role)
     facts = look.facts(task.system.root, task.role, last)
     return Outlook(card, facts, digest, plan(card, facts) if task.again or digest != last.digest else ())
@@ -72,12 +75,12 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
     if task.system.running:
         run(["udevadm", "settle", f"--timeout={_SETTLE_SECONDS}"], 1)
     try:
-        ahead = foresee(task, content(task.card))
+        ahead = foresee(task, content(task.card), report.note)
         if ahead.actions:
             apply(ahead.actions, ahead.digest, task.system)
     except CommandError as failure:
         lines = failure.lines if isinstance(failure, Wrong) else (str(failure),)
-        report.refused(lines, last=bool(Memory.read(task.system.root).digest))
+        report.refused(lines, last=bool(memory.read(task.system.root).digest))
         raise
     if report.fine() or ahead.actions:
         tell(ahead.card, ahead.facts, report)
@@ -106,6 +109,6 @@ def tell(card: Card, facts: Facts, report: Report, own: Sequence[str] = ()) -> N
 
 def tell_again(task: Task, report: Report) -> None:
     """Say it with the addresses that the box has by now, unless the file is not the one that was applied."""
-    text, last = content(task.card), Memory.read(task.system.root)
+    text, last = content(task.card), memory.read(task.system.root)
     if memory.digest(text, task.role) == last.digest:
         tell(read(text, task.role), look.facts(task.system.root, task.role, last), report, interfaces.own_addresses())

@@ -1,25 +1,28 @@
 """What was applied last: a digest of the card's file, and what came of it, so that it can go again."""
 
 import hashlib
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pydantic_core import to_json
+
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.settings import Role
+from tributary.daemons.state_file import StateFile, Tell, document_of
+from tributary.settings.errors import CommandError
 
 PLACE = Path("var/lib/tributary/firstboot/applied.json")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """``files`` are absolute paths inside the system, ``units`` instances of templates; empty before the first time."""
+    """``files`` are absolute paths inside the system, ``units`` instances of templates."""
 
-    digest: str = ""
-    files: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
+    digest: str
+    files: tuple[str, ...]
+    units: tuple[str, ...]
 
     @classmethod
     def after(cls, content_digest: str, actions: Iterable[Action]) -> Self:
@@ -30,17 +33,24 @@ class Memory:
             tuple(action.unit for action in done if isinstance(action, EnableUnit) and "@" in action.unit),
         )
 
-    @classmethod
-    def read(cls, root: Path) -> Self:
-        """As it was written below ``root``; one that cannot be read is none: all is applied anew."""
-        try:
-            kept = json.loads((root / PLACE).read_text())
-            return cls(kept["digest"], tuple(kept["files"]), tuple(kept["units"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return cls()
-
     def text(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return f"{to_json(self, indent=1).decode()}\n"
+
+
+NOTHING = Memory("", (), ())
+"""Before the first time."""
+_READ = document_of(Memory)
+
+
+def read(root: Path, tell: Tell | None = None) -> Memory:
+    """As it was written below ``root``. A damaged one counts as missing, and all is applied anew.
+
+    With ``tell`` such a file is renamed and reported.
+    """
+    try:
+        return StateFile(root / PLACE).read(_READ, tell) or NOTHING
+    except CommandError:
+        return NOTHING
 
 
 def digest(content: bytes, role: Role) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot.memory import Memory
+from image.firstboot import memory
 from tributary.settings.errors import CommandError, Exit
 
 _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
@@ -28,7 +28,7 @@ def paths(root: Path) -> Iterator[Path]:
     Without those that firstboot writes by itself, and those that are as their package brought them: the new version may
     have others.
     """
-    by_card = {path.lstrip("/") for path in Memory.read(root).files}
+    by_card = {path.lstrip("/") for path in memory.read(root).files}
     defaults = _defaults(root)
     for pattern in _PATTERNS:
         for path in sorted(root.glob(pattern)):

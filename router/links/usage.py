@@ -7,7 +7,7 @@ or the same one after a reboot, has carried already counts too.
 
 from calendar import monthrange
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Self
@@ -51,10 +51,10 @@ class Meter:
     """
 
     since: date | None
-    used: int = 0
-    counter: str | None = None
-    total: int = 0
-    others: Mapping[str, int] = field(default_factory=dict)
+    used: int
+    counter: str | None
+    total: int
+    others: Mapping[str, int]
 
     def read(self, reading: Reading) -> Self:
         """The meter after a reading. What the first counter had before its first reading does not count."""
@@ -66,6 +66,9 @@ class Meter:
         here = [(counter, total) for counter, total in known.items() if _boot(counter) == _boot(reading.counter)]
         others = dict(here[-MOST_COUNTERS:])
         return replace(self, used=self.used + new, counter=reading.counter, total=reading.total, others=others)
+
+
+NEW_METER = Meter(None, 0, None, 0, {})
 
 
 class Usage:
@@ -94,7 +97,7 @@ class Usage:
         self._today, self._is_synchronized = today, is_synchronized
         self._latest = max(self._latest, today) if is_synchronized else self._latest
         for name, policy in self._caps.items():
-            meter = self.meters.get(name) or Meter(None)
+            meter = self.meters.get(name) or NEW_METER
             self.meters[name] = _kept(meter, policy.cap_day, self._latest) if is_synchronized else meter
 
     def read(self, readings: Mapping[str, Reading]) -> None:

@@ -5,7 +5,7 @@ is written before endpoints are created, so that a daemon that is killed leaves 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tributary.daemons.state_file import StateFile, Tell, document_of
@@ -20,12 +20,16 @@ class OwnershipRecord:
     HOST:PORT of the gateway in use, as in the settings. ``lan`` are the router's own addresses in its LAN.
     """
 
-    endpoints: Mapping[int, Address] = field(default_factory=dict)
-    limits_before: Limits | None = None
-    tunnels: frozenset[str] = frozenset()
-    has_translation: bool = False
-    gateway: str | None = None
-    lan: frozenset[OwnAddress] = frozenset()
+    endpoints: Mapping[int, Address]
+    limits_before: Limits | None
+    tunnels: frozenset[str]
+    has_translation: bool
+    gateway: str | None
+    lan: frozenset[OwnAddress]
+
+
+NOTHING_OWNED = OwnershipRecord({}, None, frozenset(), False, None, frozenset())
+_READ = document_of(OwnershipRecord)
 
 
 class RecordFile(StateFile):
@@ -35,7 +39,7 @@ class RecordFile(StateFile):
         super().__init__(where / f"{namespace}.json")
 
     def load(self, tell: Tell | None = None) -> OwnershipRecord:
-        return self.read(document_of(OwnershipRecord), tell) or OwnershipRecord()
+        return self.read(_READ, tell) or NOTHING_OWNED
 
     def save(self, record: OwnershipRecord) -> None:
         self.replace(record)

@@ -268,7 +268,13 @@ def test_an_address_that_changes_takes_the_place_of_the_one_before(
     assert endpoints.read_text() == '{"id": 7, "address": "10.0.0.1"}\n'
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"local": 5, "routes": []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", '{"local": 5, "routes": []}', '{"local": []}'),
+        *('{"local": "10.0.0.1", "routes": []}', '{"local": ["lo"], "routes": []}'),
+    ],
+)
 def test_a_damaged_list_of_what_was_set_is_named_and_everything_set(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +284,7 @@ def test_a_damaged_list_of_what_was_set_is_named_and_everything_set(
     (tmp_path / "set.json").write_text(text)
     assert anycast.main(["addresses", "--shared", "198.51.100.80"]) == 0
     assert f"{tmp_path}/set.json: cannot be read" in capsys.readouterr().err
+    assert (tmp_path / "set.json.broken").read_text() == text
     assert "address replace 198.51.100.80/32 dev lo" in (tmp_path / "ip.log").read_text()
     assert json.loads((tmp_path / "set.json").read_text()) == {"local": ["198.51.100.80"], "routes": []}
 

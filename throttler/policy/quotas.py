@@ -8,7 +8,6 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
@@ -74,13 +73,20 @@ Use = tuple[Owner, str, int]
 """An owner, the start of its period in ISO 8601, and the bytes used in it."""
 
 
-def as_json(uses: Iterable[Use]) -> list[dict[str, Any]]:
-    """The usage as JSON types, for ``Quotas.load``."""
-    return [
-        {"rule": owner.rule, "shared_by": owner.shared_by, "owner": owner.key, "since": since, "used": used}
-        for owner, since, used in uses
-        if used
-    ]
+@dataclass(frozen=True)
+class SavedUse:
+    """The usage of one owner as it is saved; ``since`` is in ISO 8601."""
+
+    rule: str
+    shared_by: SharedBy
+    owner: str
+    since: str
+    used: int
+
+
+def saved(uses: Iterable[Use]) -> list[SavedUse]:
+    """The usage for ``Quotas.load``."""
+    return [SavedUse(owner.rule, owner.shared_by, owner.key, since, used) for owner, since, used in uses if used]
 
 
 class Quotas:
@@ -190,18 +196,18 @@ class Quotas:
     def used(self) -> list[Use]:
         return [(owner, meter.since, meter.used) for owner, meter in self._meters.items()]
 
-    def load(self, entries: Iterable[Mapping[str, Any]], rules: Iterable[Rule], local: datetime) -> None:
-        """Load what ``as_json`` gave, for rules and periods that are still the same, or later ones by a clock put back.
+    def load(self, entries: Iterable[SavedUse], rules: Iterable[Rule], local: datetime) -> None:
+        """Load what ``saved`` gave, for rules and periods that are still the same, or later ones by a clock put back.
 
-        Raises KeyError, TypeError or ValueError for anything else.
+        Raises ValueError for a time that is none.
         """
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
         found: dict[Owner, _Meter] = {}
         for entry in entries:
-            quota = quotas.get(entry["rule"])
-            if quota is not None and _continues(quota.period, entry["since"], _start(quota.period, local)):
-                owner = Owner(entry["rule"], SharedBy(entry["shared_by"]), entry["owner"])
-                found[owner] = _Meter(quota, entry["since"], int(entry["used"]))
+            quota = quotas.get(entry.rule)
+            if quota is not None and _continues(quota.period, entry.since, _start(quota.period, local)):
+                owner = Owner(entry.rule, entry.shared_by, entry.owner)
+                found[owner] = _Meter(quota, entry.since, entry.used)
         self._meters |= found
         for owner, meter in found.items():
             self._judge(owner, meter)

@@ -19,7 +19,11 @@ _DAMAGED = (ArithmeticError, AttributeError, LookupError, OSError, RecursionErro
 
 
 def document_of(kind: type[T]) -> Callable[[object], T]:
-    """A parser of documents that ``replace`` wrote of a ``kind``, which may be made of dataclasses."""
+    """A parser of documents that ``replace`` wrote of a ``kind``, which may be made of dataclasses.
+
+    It raises ValueError where a value has another type, or a field without a default is missing: one that a later
+    version adds has a default, so that what an earlier one wrote is read. What a later one wrote besides is ignored.
+    """
 
     @cache
     def adapter() -> Any:
@@ -30,9 +34,11 @@ def document_of(kind: type[T]) -> Callable[[object], T]:
 
     def parse(document: object) -> T:
         from pydantic import ValidationError
+        from pydantic_core import to_json
 
         try:
-            found: T = adapter().validate_python(document)
+            # Strictly, which in JSON still takes lists for tuples and text for dates.
+            found: T = adapter().validate_json(to_json(document), strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins, counted_as
+from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins, checked_tokens, counted_as
 from console.connections import _OF_ONE, _Connections
 
 
@@ -124,3 +124,13 @@ def test_the_addresses_of_an_ipv6_network_have_as_many_connections_as_one_addres
     one_more: Any = Transport("2001:db8::ffff")
     there.add(one_more, protocol)  # type: ignore[arg-type]
     assert [each.is_aborted for each in made] == [True] + [False] * (_OF_ONE - 1)
+
+
+@pytest.mark.parametrize("document", [[], {"xy": "ada"}, {"00ff": None}, {"00ff": 5}])
+def test_tokens_that_are_none_are_refused(document: object) -> None:
+    with pytest.raises(ValueError):
+        checked_tokens(document)
+
+
+def test_tokens_are_names_by_their_digest() -> None:
+    assert checked_tokens({"00FF": "ada"}) == {"00ff": "ada"}

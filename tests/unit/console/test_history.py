@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,20 @@ def test_a_damaged_file_is_put_aside(content: bytes, tmp_path: Path) -> None:
     recorder.close()
     assert Recorder(file).history(86_400, START + 200).times
     assert file.with_suffix(".broken").exists() is (content == b"no database")
+
+
+@pytest.mark.parametrize(("more", "is_broken"), [("rtt REAL, to_come TEXT,", False), ("", True)])
+def test_a_table_of_another_shape_is_put_aside_unless_it_only_has_more(
+    more: str, is_broken: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "history.sqlite"
+    columns = f"step INTEGER, time INTEGER, link TEXT, sent REAL, received REAL, {more} PRIMARY KEY (step, time, link)"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"CREATE TABLE carried ({columns}) WITHOUT ROWID")
+    recorder = recorded(file, 200)
+    recorder.close()
+    assert recorder.failure is None and Recorder(file).history(86_400, START + 200).times
+    assert file.with_suffix(".broken").exists() is is_broken
 
 
 def test_a_file_that_cannot_be_written_is_told_and_memory_goes_on(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,31 @@ def test_a_journal_that_was_deleted_or_damaged_begins_anew(book: Book, tmp_path:
     with pytest.raises(CommandError, match="cannot be read or written: file is not a database"):
         book.newest(10)
     assert book.newest(10) == () and file.with_suffix(".broken").exists()
+
+
+def other_table(file: Path, columns: str) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"CREATE TABLE changes ({columns})")
+
+
+def test_a_journal_whose_table_lacks_a_column_begins_anew(tmp_path: Path) -> None:
+    file = tmp_path / "journal.sqlite"
+    other_table(file, "id INTEGER PRIMARY KEY, time REAL")
+    book = Book(file)
+    with pytest.raises(CommandError, match=r"no such column: .*; it is renamed to journal\.broken"):
+        book.newest(10)
+    assert book.newest(10) == () and file.with_suffix(".broken").exists()
+
+
+def test_a_column_that_a_later_version_adds_is_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "journal.sqlite"
+    other_table(
+        file,
+        "id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, who TEXT, subject TEXT, key TEXT, before TEXT, after TEXT,"
+        " undone INTEGER, to_come TEXT",
+    )
+    added(Book(file), "ada", limit(None, "9mbit"), 100.0)
+    assert len(Book(file).newest(10)) == 1
 
 
 def test_the_newest_thousand_are_kept(book: Book) -> None:

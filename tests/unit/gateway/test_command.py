@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import command.cli
 from command import show
 from gateway import report
 from gateway.cli import main
-from gateway.counters import TrafficTotals, counted
+from gateway.counters import NO_TRAFFIC, counted
 from gateway.peers import by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
@@ -103,12 +104,14 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
 
 
 def test_who_is_away_was_still_seen() -> None:
-    (away,) = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW - 90000, 5, 6)}, NOW)
+    totals = {"berlin": replace(NO_TRAFFIC, last_seen=NOW - 90000)}
+    (away,) = report.routers({"berlin": router(1)}, BERLIN, {}, totals, NOW)
     assert (away.up, away.last_seen) == ((), 90000)
 
 
 def test_nobody_was_seen_in_the_future() -> None:
-    (ahead,) = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW + 60, 5, 6)}, NOW)
+    totals = {"berlin": replace(NO_TRAFFIC, last_seen=NOW + 60)}
+    (ahead,) = report.routers({"berlin": router(1)}, BERLIN, {}, totals, NOW)
     assert ahead.last_seen == 0
 
 
@@ -127,11 +130,13 @@ def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: P
     assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"berlin": 5}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"berlin": 5}', '{"berlin": {}}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"]
+)
 def test_damaged_totals_are_renamed_and_counting_starts_again(tmp_path: Path, text: str) -> None:
     (tmp_path / "traffic.json").write_text(text)
     told: list[str] = []
     state = State(tmp_path)
     assert state.totals(told.append) == {} and "traffic.json.broken" in told[0]
-    state.save_totals({"berlin": TrafficTotals(received=5)})
+    state.save_totals({"berlin": replace(NO_TRAFFIC, received=5)})
     assert state.totals()["berlin"].received == 5

@@ -2,7 +2,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from gateway.counters import TrafficTotals, counted
+from gateway.counters import NO_TRAFFIC, counted
 from gateway.peers import by_key, difference, peers, remaining, tunnels
 from gateway.state import State
 from gateway.tunnels import describe, ended_rotations
@@ -124,10 +124,10 @@ def test_counters_that_went_back_begin_from_zero() -> None:
 def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_router() -> None:
     before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     assert counted(before, BERLIN, {})["berlin"] == replace(before["berlin"], counters={})
-    assert counted(before, PARIS, {}) == {"paris": TrafficTotals()}
+    assert counted(before, PARIS, {}) == {"paris": NO_TRAFFIC}
 
 
 def test_totals_are_read_as_they_were_kept(tmp_path: Path) -> None:
-    totals = {**counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)])), "new": TrafficTotals()}
+    totals = {**counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)])), "new": NO_TRAFFIC}
     State(tmp_path).save_totals(totals)
     assert State(tmp_path).totals() == totals

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway import rules, tracking
-from gateway.state import Changes, State
+from gateway.state import UNCHANGED, State
 from tributary.kernel import sysctl
 
 MOST = "net/netfilter/nf_conntrack_max"
@@ -61,10 +62,21 @@ def test_what_cannot_be_changed_is_named_and_nothing_fails(tmp_path: Path, monke
 
 def test_what_an_earlier_version_has_noted_is_read(tmp_path: Path) -> None:
     state = State(tmp_path)
-    noted = Changes(is_noted=True, ipv4_was_off=True, rules="digest")
+    noted = replace(UNCHANGED, is_noted=True, ipv4_was_off=True, rules="digest")
     state.note(noted)
     file = tmp_path / "changes.json"
     document = json.loads(file.read_text())
     del document["tracking"]
     file.write_text(json.dumps(document))
     assert state.changes == noted
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"is_noted": "yes"}'])
+def test_a_damaged_list_of_what_was_changed_is_renamed_and_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "changes.json").write_text(text)
+    state = State(tmp_path)
+    assert state.changes == UNCHANGED and (tmp_path / "changes.json").exists(), "who only looks sets nothing aside"
+    (note,) = state.set_damaged_aside()
+    assert "changes.json.broken" in note and note.endswith("stays until a reboot")
+    assert [file.name for file in tmp_path.iterdir()] == ["changes.json.broken"]
+    assert state.set_damaged_aside() == []

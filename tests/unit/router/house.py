@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_interface
 from router.identifiers import MAIN
 from router.links.model import Link
 from router.settings import RouterSettings
-from router.state.owned import OwnershipRecord
+from router.state.owned import NOTHING_OWNED, OwnershipRecord
 from router.state.plan import Add, Change, NumberedEndpoint, Operation, Remove, TunnelInterface, command
 from router.state.reconciler import Reconciler
 from router.tunnels.model import TunnelConfig
@@ -194,7 +194,7 @@ class Script:
     def __init__(
         self, kernel: KernelState | None = None, text: str = SETTINGS, memory: OwnershipRecord | None = None
     ) -> None:
-        self.reconciler = Reconciler(settings(text), memory or OwnershipRecord())
+        self.reconciler = Reconciler(settings(text), memory or NOTHING_OWNED)
         self.kernel = kernel or KernelState()
 
     def step(self, wall: float = 0) -> list[str]:

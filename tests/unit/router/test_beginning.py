@@ -5,7 +5,7 @@ import pytest
 from router import api
 from router.links.model import Link
 from router.links.quickest import quickest
-from router.state.owned import OwnershipRecord
+from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.unit.router.enrolled import FIRST, Script, answering
 from tests.unit.router.house import DSL, LTE, SETTINGS, house, settings
@@ -72,7 +72,7 @@ def test_an_overflow_link_on_standby_begins_no_session() -> None:
 
 
 def test_without_tunnels_no_link_is_said_to_begin_sessions() -> None:
-    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler = Reconciler(settings(), NOTHING_OWNED)
     reconciler.reconcile(house(DSL, LTE), 0)
     assert [link["begins_sessions"] for link in api.status(reconciler, 0, 0)["wan"]] == [False, False]
 

@@ -8,7 +8,7 @@ from router import api
 from router.cli import main
 from router.settings import RouterSettings
 from router.shaping.shaper import LinkShapers
-from router.state.owned import OwnershipRecord
+from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.refusals import command_error
 from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
@@ -51,7 +51,7 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
 
 
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
-    reconciler = Reconciler(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), OwnershipRecord())
+    reconciler = Reconciler(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), NOTHING_OWNED)
     seen = house(DSL, LTE)
     seen = after(seen, reconciler.reconcile(seen, 0.0).operations)
     reconciler.health.record("lte", 0.0312)
@@ -69,7 +69,7 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
 
 
 def test_status_of_a_link_that_nobody_has_seen() -> None:
-    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler = Reconciler(settings(), NOTHING_OWNED)
     reconciler.reconcile(house(replace(DSL, addresses=())), 0.0)
     dsl, lte = api.status(reconciler, 5.0, 5.0)["wan"]
     assert (dsl["interface"], dsl["reason"]) == ("eth0", "no global address")
@@ -78,7 +78,7 @@ def test_status_of_a_link_that_nobody_has_seen() -> None:
 
 def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:
     rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
-    reconciler = Reconciler(settings(SETTINGS + rates), OwnershipRecord())
+    reconciler = Reconciler(settings(SETTINGS + rates), NOTHING_OWNED)
     reconciler.reconcile(house(DSL, LTE), 0.0)
     shapers = LinkShapers(reconciler.settings)
     shaped = [shapers.status(link) for link in reconciler.links]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from router.identifiers import ENDPOINT_IDS, MAIN
 from router.links.model import Reason
-from router.state.owned import OwnershipRecord
+from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, Script, after, changed, cut, house, link, settings, texts
 from tributary.kernel.state import Endpoint, Flags, Interface, Limits, Octets, Route
@@ -193,9 +193,11 @@ def test_what_a_killed_daemon_left_is_taken_over_as_it_is_or_away_if_nobody_want
 
 
 def test_endpoints_are_in_the_memory_before_they_are_made() -> None:
-    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler = Reconciler(settings(), NOTHING_OWNED)
     reconciler.reconcile(house(DSL), 0)
-    assert reconciler.record == OwnershipRecord({128: ip_address("192.168.1.2")}, Limits(2, 0))
+    assert reconciler.record == replace(
+        NOTHING_OWNED, endpoints={128: ip_address("192.168.1.2")}, limits_before=Limits(2, 0)
+    )
 
 
 def test_limits_from_before_come_back_unless_somebody_else_has_set_others(script: Script) -> None:
@@ -268,7 +270,7 @@ def test_other_settings_take_effect_at_the_next_look(both: Script) -> None:
 
 
 def test_a_change_of_state_is_told_once_with_its_time() -> None:
-    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler = Reconciler(settings(), NOTHING_OWNED)
     assert [change.reason for change in reconciler.reconcile(house(DSL, LTE), 5.0).changes] == [None, None]
     assert reconciler.reconcile(house(DSL, LTE), 6.0).changes == ()
     (change,) = reconciler.reconcile(house(cut(DSL), LTE), 7.0).changes

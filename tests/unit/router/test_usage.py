@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, following, latest
+from router.links.usage import BETWEEN_SAVES, NEW_METER, CapLevel, Meter, Reading, Usage, following, latest
 from router.links.usage_file import UsageFile
-from router.state.owned import OwnershipRecord
+from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.refusals import command_error
 from tests.unit.router.house import DSL, LTE, Plug, Script, cut, house, link, settings
@@ -91,7 +91,7 @@ def test_a_first_start_without_the_time_counts_and_learns_the_period_later() -> 
 
 @pytest.mark.parametrize("is_set", [False, True], ids=["by itself", "by what the provider says"])
 def test_a_period_that_an_earlier_version_began_in_the_future_is_mended(is_set: bool) -> None:
-    usage = Usage({"lte": Meter(date(2036, 1, 10), 50 * GB)}, "one")
+    usage = Usage({"lte": replace(NEW_METER, since=date(2036, 1, 10), used=50 * GB)}, "one")
     usage.set_policies(CAPPED, TODAY, is_synchronized=not is_set)
     if is_set:
         assert usage.set("lte", 5)
@@ -164,7 +164,13 @@ def test_what_was_saved_goes_on_and_what_passed_meanwhile_counts(tmp_path: Path)
     assert used(again, (f"{boot}/3", 9 * GB)) == 9 * GB
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"lte": 5}', '{"lte": {"since": "x", "used": 1, "counter": null}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", '{"lte": 5}', '{"lte": {"since": "x", "used": 1, "counter": null}}'),
+        *('{"lte": {"since": "2026-11-10"}}', '{"lte": {"used": 1}}'),
+    ],
+)
 def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "usage.json").write_text(text)
     with command_error(Exit.SYSTEM, "usage.json: cannot be read"):
@@ -178,7 +184,7 @@ def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
     used(usage, ("one/3", 2 * GB))
     assert usage.meters["lte"].used == GB
     usage.set_policies(CAPPED, TODAY)
-    assert usage.set("lte", 5) and usage.meters["lte"] == Meter(date(2026, 11, 10), 5, "one/3", GB)
+    assert usage.set("lte", 5) and usage.meters["lte"] == Meter(date(2026, 11, 10), 5, "one/3", GB, {})
 
 
 SETTINGS = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nmonthly_cap = "1MB"'
@@ -209,8 +215,8 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
 
 def used_up(*plugs: Plug) -> Reconciler:
     """A router whose LTE has carried all of November's cap."""
-    usage = Usage({"lte": Meter(date(2026, 11, 1), 10**6)}, "one")
-    reconciler = Reconciler(settings(SETTINGS), OwnershipRecord(), usage)
+    usage = Usage({"lte": replace(NEW_METER, since=date(2026, 11, 1), used=10**6)}, "one")
+    reconciler = Reconciler(settings(SETTINGS), NOTHING_OWNED, usage)
     assert why(reconciler, "2026-11-24", *plugs) == "monthly cap of 1MB used up, resets on 2026-12-01"
     return reconciler
 

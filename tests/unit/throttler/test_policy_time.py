@@ -5,7 +5,7 @@ import pytest
 from throttler.policy import quotas as quotas_module
 from throttler.policy.decide import Owner, active_rules
 from throttler.policy.model import Rule
-from throttler.policy.quotas import SECOND, Quotas, as_json, period_start
+from throttler.policy.quotas import SECOND, Quotas, period_start, saved
 from throttler.policy.values import Day, Period, Quota, SharedBy
 from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
@@ -108,8 +108,8 @@ def test_a_new_day_starts_a_new_quota(quotas: Quotas) -> None:
 def test_what_was_used_survives_a_restart_in_the_same_period_only(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     again, tomorrow = Quotas(), Quotas()
-    again.load(as_json(quotas.used()), [RULE], SATURDAY.replace(hour=20))
-    tomorrow.load(as_json(quotas.used()), [RULE], SATURDAY.replace(day=22))
+    again.load(saved(quotas.used()), [RULE], SATURDAY.replace(hour=20))
+    tomorrow.load(saved(quotas.used()), [RULE], SATURDAY.replace(day=22))
     assert again.exhausted == {OWNER} and tomorrow.exhausted == frozenset()
 
 
@@ -117,7 +117,7 @@ def test_what_was_used_survives_a_restart_in_the_same_period_only(quotas: Quotas
 def test_a_clock_that_is_behind_gives_no_new_quota(quotas: Quotas, behind: timedelta) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     again, early = Quotas(), SATURDAY - behind
-    again.load(as_json(quotas.used()), [RULE], early)
+    again.load(saved(quotas.used()), [RULE], early)
     again.open(1, OWNER, RULE, 0, early)
     assert again.renew(early) == [] and again.exhausted == {OWNER}
     again.read(1, 7, SECOND, early)
@@ -137,7 +137,7 @@ def test_a_quota_that_gets_another_period_starts_again(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     monthly = RULE.model_copy(update={"quota": Quota(Size.parse("100MB"), Period.MONTH)})
     again = Quotas()
-    again.load(as_json(quotas.used()), [monthly], SATURDAY)
+    again.load(saved(quotas.used()), [monthly], SATURDAY)
     assert again.used() == []
     quotas.set_rules([monthly])
     assert quotas.renew(SATURDAY) == [OWNER]
@@ -148,7 +148,7 @@ def test_a_larger_quota_after_a_reload_is_not_exhausted(quotas: Quotas) -> None:
     quotas.set_rules([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
     assert quotas.exhausted == frozenset()
     quotas.set_rules([EVENING])
-    assert as_json(quotas.used()) == []
+    assert saved(quotas.used()) == []
 
 
 def test_a_rule_that_loses_its_quota_is_not_metered_any_more(quotas: Quotas) -> None:
@@ -170,9 +170,9 @@ def test_who_used_nothing_and_has_no_class_is_forgotten(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.close(1)
     quotas.renew(SATURDAY)
-    assert len(as_json(quotas.used())) == 1
+    assert len(saved(quotas.used())) == 1
     quotas.renew(SATURDAY.replace(day=22))
-    assert as_json(quotas.used()) == []
+    assert saved(quotas.used()) == []
 
 
 def test_meters_are_bounded_and_who_has_spent_all_goes_last(quotas: Quotas, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,9 @@ def test_what_was_used_comes_back(tmp_path: Path) -> None:
     "text",
     [
         "[]",
+        "{}",
+        '{"meters": [{"rule": "gone"}]}',
+        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "rule", "owner": "", "used": "7"}]}',
         '{"meters": [5]}',
         '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "rule", "owner": "", "used": 7}, 5]}',
         '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "nobody", "owner": "x", "used": 7}]}',
@@ -39,3 +42,11 @@ def test_a_damaged_file_is_renamed_and_reported_and_counts_as_missing(text: str,
     Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
     assert quotas.used() == [] and len(told) == 1 and "quotas.json.broken" in told[0]
     assert [file.name for file in tmp_path.iterdir()] == ["quotas.json.broken"]
+
+
+def test_what_a_later_version_adds_is_ignored(tmp_path: Path) -> None:
+    use = '{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "client", "owner": "10.0.0.1","used":7,"x":1}'
+    (tmp_path / "quotas.json").write_text(f'{{"meters": [{use}], "to_come": {{}}}}')
+    quotas, told = Quotas(), list[str]()
+    Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
+    assert (quotas.used(), told) == ([(OWNER, "2026-11-21T00:00:00", 7)], [])

@@ -295,15 +295,25 @@ def _found() -> Addresses:
 
 
 def _set_before() -> tuple[list[str], list[str]]:
-    """The addresses on lo and the local routes that an earlier call has set, as far as that is known."""
+    """The addresses on lo and the local routes that an earlier call has set; a damaged file is renamed, and said."""
     try:
         before = json.loads(ADDRESSES.read_text())
-        return list(map(str, before["local"])), list(map(str, before["routes"]))
+        return _addresses(before["local"]), _addresses(before["routes"])
     except FileNotFoundError:
         return [], []
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        print(f"{ADDRESSES}: cannot be read ({error!r}): what it names may stay on lo", file=sys.stderr)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        broken = ADDRESSES.with_name(f"{ADDRESSES.name}.broken")
+        with suppress(OSError):
+            ADDRESSES.replace(broken)
+        line = f"cannot be read ({error!r}): what it names may stay on lo; it is renamed to {broken.name}"
+        print(f"{ADDRESSES}: {line}", file=sys.stderr)
         return [], []
+
+
+def _addresses(listed: object) -> list[str]:
+    if not isinstance(listed, list):
+        raise TypeError(listed)
+    return [str(ipaddress.ip_address(each)) for each in listed]
 
 
 def withdraw() -> int:

@@ -8,7 +8,7 @@ import pytest
 from image.firstboot import first_start, look
 from image.firstboot.actions import Owner
 from image.firstboot.interfaces import interfaces
-from image.firstboot.memory import Memory
+from image.firstboot.memory import NOTHING, Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
 from tributary.settings.errors import CommandError
@@ -68,11 +68,11 @@ def test_a_port_on_the_board_is_told_from_an_adapter(tmp_path: Path, bus: str, d
 
 def test_a_code_that_was_made_stays(tmp_path: Path) -> None:
     root = make_system(tmp_path)
-    first, second = (look.facts(root, Role.ROUTER, Memory()).code for _ in range(2))
+    first, second = (look.facts(root, Role.ROUTER, NOTHING).code for _ in range(2))
     assert first != second and len(first) == len(second) == 8
     (root / first_start.PLACE).parent.mkdir(parents=True)
     (root / first_start.PLACE).write_text(f"{first}\n")
-    assert look.facts(root, Role.ROUTER, Memory()).code == first
+    assert look.facts(root, Role.ROUTER, NOTHING).code == first
 
 
 def test_a_code_fits_however_it_is_typed() -> None:
@@ -88,7 +88,7 @@ def test_an_image_without_the_user_is_named(tmp_path: Path) -> None:
     root = make_system(tmp_path)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     with pytest.raises(CommandError, match="has no user tributary"):
-        look.facts(root, Role.ROUTER, Memory())
+        look.facts(root, Role.ROUTER, NOTHING)
 
 
 def test_the_image_s_role_is_a_gateway_s_unless_it_says_so(tmp_path: Path) -> None:

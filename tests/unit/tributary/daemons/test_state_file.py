@@ -1,12 +1,14 @@
 import json
 import stat
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.refusals import command_error
-from tributary.daemons.state_file import StateFile
+from tributary.daemons.state_file import StateFile, document_of
 from tributary.settings.errors import Exit
 
 
@@ -56,3 +58,51 @@ def test_a_file_is_for_nobody_else_to_read(tmp_path: Path) -> None:
     StateFile(path).replace({"used": 7})
     assert json.loads(path.read_text()) == {"used": 7}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what is saved; a later version added the last field."""
+
+    since: date
+    used: int
+    names: frozenset[str]
+    added: str | None = None
+
+
+PART = Part(date(2026, 11, 10), 7, frozenset({"lte"}))
+PARTS = document_of(dict[str, Part])
+WHOLE = {"since": "2026-11-10", "used": 7, "names": ["lte"], "added": None}
+
+
+def test_what_was_saved_is_read_as_it_was(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "parts.json")
+    file.replace({"a": PART})
+    assert file.read(PARTS) == {"a": PART}
+    assert json.loads((tmp_path / "parts.json").read_text()) == {"a": WHOLE}
+
+
+@pytest.mark.parametrize("name", ["since", "used", "names"])
+def test_a_document_without_a_field_is_damaged(tmp_path: Path, name: str) -> None:
+    path, told = tmp_path / "parts.json", list[str]()
+    path.write_text(json.dumps({"a": {key: value for key, value in WHOLE.items() if key != name}}))
+    assert StateFile(path).read(PARTS, told.append) is None
+    assert f"a.{name}: " in told[0] and StateFile(path).broken.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"used": "7"}, {"used": True}, {"used": 7.0}, {"since": 0}, {"names": "lte"}, {"names": [5]}, {"added": 5}],
+)
+def test_a_value_of_another_type_is_damage(tmp_path: Path, wrong: dict[str, object]) -> None:
+    path, told = tmp_path / "parts.json", list[str]()
+    path.write_text(json.dumps({"a": {**WHOLE, **wrong}}))
+    assert StateFile(path).read(PARTS, told.append) is None
+    assert len(told) == 1 and StateFile(path).broken.exists()
+
+
+def test_what_another_version_wrote_is_read(tmp_path: Path) -> None:
+    """One field less, which was added since, and one more, which a version to come adds."""
+    path = tmp_path / "parts.json"
+    path.write_text(json.dumps({"a": {"since": "2026-11-10", "used": 7, "names": ["lte"], "to_come": [1]}}))
+    assert StateFile(path).read(PARTS) == {"a": PART}
