@@ -8,15 +8,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from command import mapping, parts
 from command.show import Listed
-from throttler.service.status import FoundSessions, Status, decoded
+from throttler.service.status import FoundSessions, Status
+from tributary.api.answers import decoded
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
-from tributary.daemons.control import Silent, exchanged, is_served, place
+from tributary.daemons.control import Silent, exchanged, place
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -26,12 +25,11 @@ CONVERTER = Path("/run/tributary-converter/control.sock")
 _ANSWER_TIMEOUT = 5.0
 
 _T = TypeVar("_T")
-_D = TypeVar("_D", Device, Bypass)
 
 
 def throttler(timeout: float = THROTTLER.timeout) -> Status:
     """The throttler's status, in so many seconds; raises CommandError, exit 69, where none runs."""
-    return decoded(Status, replace(THROTTLER, timeout=timeout).ask("status"))
+    return decoded(Status, replace(THROTTLER, timeout=timeout).ask("status"), THROTTLER)
 
 
 def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
@@ -57,14 +55,20 @@ def home_routers() -> list[dict[str, Any]]:
 
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
-    # One that was killed has left its own.
-    socket = place("converter") if is_served("converter") else CONVERTER
+    # One that was killed has left the file of its own socket.
+    for socket in (place("converter"), CONVERTER):
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            return _asked_at(socket)
+    raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {CONVERTER}")
+
+
+def _asked_at(socket: Path) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = exchanged(socket, b"", _ANSWER_TIMEOUT)
     except PermissionError as error:
         raise CommandError(Exit.NO_PERMISSION, f"{socket}: needs root or its group: use sudo") from error
-    except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {socket}: {error}") from error
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise
     except (OSError, ValueError) as error:
         raise Silent(f"the converter does not answer at {socket}: {error}") from error
     return answer
@@ -99,14 +103,6 @@ def _or_raise(answer: _T | CommandError) -> _T:
     if isinstance(answer, CommandError):
         raise answer
     return answer
-
-
-def _decoded(kind: type[_D], document: object) -> _D:
-    """What a home router's daemon says of one of these; raises Silent if it is one of another version."""
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        raise Silent("the router daemon does not answer in words of this version: restart it") from error
 
 
 class Answers:
@@ -147,11 +143,11 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
-        return Listed([_decoded(Device, each) for each in self._lan["devices"]], self._lan["moment"])
+        return Listed([decoded(Device, each, ROUTER) for each in self._lan["devices"]], self._lan["moment"])
 
     def bypasses(self) -> list[Bypass]:
         """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""
-        return [_decoded(Bypass, each) for each in self._lan["bypass"]]
+        return [decoded(Bypass, each, ROUTER) for each in self._lan["bypass"]]
 
     @cached_property
     def _lan(self) -> dict[str, Any]:
@@ -168,7 +164,7 @@ class Answers:
         """
         if query:
             asked = replace(THROTTLER, timeout=self._throttlers).ask("sessions", query=query)
-            found = decoded(FoundSessions, asked)
+            found = decoded(FoundSessions, asked, THROTTLER)
             return Listed(found.sessions, found.uptime_s, found.total)
         seen = self.throttler()
         # The daemon's own clock: the time that an answer takes on its way does not matter.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from tributary.api import fleet_file
+from tributary.api.answers import decoded
 from tributary.api.parts import BackEnd, Fleet, HandOff, Overlay
 from tributary.api.places import OVERLAY
-from tributary.daemons.control import Silent
 from tributary.daemons.text import plural
 from tributary.settings.errors import CommandError, Exit
 
@@ -27,10 +27,7 @@ Samples = dict[tuple[str, str], int]
 
 def overlay() -> Overlay:
     """The overlay, as its control plane publishes it."""
-    try:
-        return Overlay.model_validate(OVERLAY.ask("status"))
-    except ValueError as error:
-        raise Silent(f"the {OVERLAY.daemon} does not answer in words of this version") from error
+    return decoded(Overlay, OVERLAY.ask("status"), OVERLAY)
 
 
 def handoff() -> HandOff:

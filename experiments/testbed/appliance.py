@@ -10,7 +10,9 @@ from experiments.testbed import converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
-from throttler.service.status import Status, decoded
+from throttler.service.status import Status
+from tributary.api.answers import decoded
+from tributary.api.places import THROTTLER
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -99,7 +101,7 @@ def start_steering(testbed: Testbed, mode: str = "on") -> Process:
 
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
-    return decoded(Status, testbed.gateway.told(*python("command", "status", "throttler")))
+    return decoded(Status, testbed.gateway.told(*python("command", "status", "throttler")), THROTTLER)
 
 
 def held_round_trip(testbed: Testbed) -> float:

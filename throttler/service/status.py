@@ -1,15 +1,9 @@
 """The daemon's status, for text, view, metrics and experiments: what the API's documents have, as them."""
 
 from collections.abc import Mapping
-from typing import TypeVar
-
-from pydantic import ValidationError
 
 from tributary.api.documents import Document, HtbClass, Session
-from tributary.settings.errors import CommandError, Exit
 from tributary.settings.privacy import Privacy
-
-D = TypeVar("D", bound=Document)
 
 
 class QuotaStatus(Document):
@@ -107,15 +101,3 @@ class FoundSessions(Document):
     uptime_s: float
     total: int
     sessions: tuple[Session, ...]
-
-
-def decoded(kind: type[D], document: object) -> D:
-    """What the daemon answered as a status, or as sessions; raises CommandError, exit 69, if it is something else.
-    Unknown members are ignored.
-    """
-    try:
-        return kind.model_validate(document, extra="ignore")
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        message = f"the throttler's status is not of this version ({where}): restart the throttler"
-        raise CommandError(Exit.UNAVAILABLE, message) from error

@@ -1,8 +1,11 @@
 """What the command says of programs that hang."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from tests.refusals import command_error
 from tributary.api.places import GATEWAY, ROUTER, THROTTLER
 from tributary.daemons import directories
 from tributary.daemons.control import Control, place
-from tributary.settings.errors import Exit
+from tributary.settings.errors import CommandError, Exit
 
 PATIENCE = 0.2
 
@@ -70,6 +73,40 @@ def test_the_machines_converter_is_asked_beside_what_a_killed_one_has_left() -> 
         killed.bind(str(place("converter")))
     with command_error(Exit.UNAVAILABLE, f"the converter does not answer at {box.CONVERTER}"):
         box.converter()
+
+
+@pytest.mark.parametrize("silent", [[]], indirect=True)
+@pytest.mark.usefixtures("silent")
+def test_a_network_namespaces_own_converter_is_asked_by_one_connection() -> None:
+    asked = []
+
+    def answer(listener: socket.socket) -> None:
+        with suppress(TimeoutError):
+            while True:
+                connection, _ = listener.accept()
+                asked.append(connection)
+                with suppress(BrokenPipeError), connection:
+                    connection.sendall(b'{"version": "1"}')
+                listener.settimeout(PATIENCE)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place("converter")))
+        listener.listen()
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        assert box.converter() == {"version": "1"}
+        thread.join()
+    assert len(asked) == 1
+
+
+def test_a_throttler_of_another_version_is_named_as_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_router(_timeout: float) -> dict[str, Any]:
+        raise CommandError(Exit.UNAVAILABLE, "no router daemon runs")
+
+    monkeypatch.setattr(Control, "ask", lambda *_, **__: {"weather": "fine"})
+    monkeypatch.setattr(box, "router", no_router)
+    (note,) = box.Answers(PATIENCE, PATIENCE).notes()
+    assert note == "the throttler does not answer in words of this version: restart it (policy)"
 
 
 def test_devices_of_another_version_s_daemon_are_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

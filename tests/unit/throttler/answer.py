@@ -3,8 +3,10 @@
 from copy import deepcopy
 from typing import Any
 
-from throttler.service.status import Status, decoded
+from throttler.service.status import Status
+from tributary.api.answers import decoded
 from tributary.api.documents import Session
+from tributary.api.places import THROTTLER
 
 COUNTERS = ("sent", "packets", "dropped", "backlog")
 """Those of a class."""
@@ -59,7 +61,7 @@ def document(**changes: object) -> dict[str, Any]:
 
 def answer(**changes: Any) -> Status:
     """The same as its type."""
-    return decoded(Status, _ANSWER).model_copy(update=changes)
+    return decoded(Status, _ANSWER, THROTTLER).model_copy(update=changes)
 
 
 def unread(status: Status) -> Status:
