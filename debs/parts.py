@@ -79,7 +79,7 @@ def _common(inputs: Inputs) -> Package:
             Unit("tributary-mptcp.service"),
             Unit("tributary-doctor.timer"),
             Unit("tributary-accounts.timer", enabled=False),
-            Unit("tributary-firewall.service", Upgrade.BOOT, enabled=False),
+            Unit("tributary-firewall.service", Upgrade.LEAVE, enabled=False),
         ),
         group="tributary",
         sysctl=_SYSCTLS,

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from debs import parts, render
 from gateway.settings import GatewaySettings
 from router.settings import RouterSettings
 from squid.settings import SquidSettings
+from tests.unit.debs.sample import inputs, release
 from throttler import dry_run
 from throttler.policy import model
 from tributary.paths import ROOT
@@ -79,3 +81,25 @@ def test_logrotate_takes_its_file(name: str, tmp_path: Path) -> None:
     assert (shown.returncode, "error" in shown.stderr) == (0, False), shown.stderr
     days = {"tributary-converter": 56, "tributary-squid": 7}[name]
     assert f"after 1 days ({days} rotations)" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("enabled", "active", "starts"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_firewall_that_is_enabled_stands_again_when_its_package_is_installed_again(
+    enabled: bool, active: bool, starts: bool, tmp_path: Path
+) -> None:
+    """Its removal has ended it; one that runs stays as it is, and one that is not enabled down."""
+    (package,) = (
+        each for each in parts.packages(inputs(release("trixie", "amd64"))) if each.name == "tributary-common"
+    )
+    *_, script = render.script(package, "postinst").partition("|| exit 0\n")
+    answers = f'"--quiet is-enabled "*) exit {int(not enabled)} ;;\n"--quiet is-active "*) exit {int(not active)} ;;'
+    programs = {"deb-systemd-invoke": 'echo "$*" >>$0.log', "systemctl": f'case "$*" in\n{answers}\nesac'}
+    for name, acts in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{acts}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", script], check=True, env=environment)
+    log = tmp_path / "deb-systemd-invoke.log"
+    assert ("start tributary-firewall.service" in (log.read_text() if log.exists() else "")) is starts
