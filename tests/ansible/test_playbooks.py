@@ -406,13 +406,61 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
     assert {path.read_text() for path in (tmp_path / "tributary-firewall-before").iterdir()} == {kept}
 
 
-@pytest.mark.parametrize(("packages", "removed"), [(ALL, True), (("tributary-handoff",), False)])
-def test_what_earlier_playbooks_wrote_goes_with_the_package_that_has_it_now(
-    packages: tuple[str, ...], removed: bool
+SUCCESSORS = {
+    "mptcp": ("Write the limits of the path manager", "/usr/lib/systemd/system/tributary-mptcp.service", [
+        "/etc/sysctl.d/91-tributary-gateway.conf",
+        "/etc/systemd/system/tributary-mptcp.service",
+    ]),
+    "firewall": ("Make the folder for rules", "{{ firewall_rules }}", [
+        "/etc/nftables.d/tributary-firewall.nft",
+        "/etc/systemd/system/nftables.service.d/tributary.conf",
+        "/etc/systemd/system/tributary-firewall.service",
+    ]),
+}  # fmt: skip
+"""By role: after which task it removes what earlier playbooks wrote, once the package has this; what it removes."""
+
+
+def holds(task: dict[str, Any], **said: object) -> bool:
+    when = task["when"]
+    every = [when] if isinstance(when, str) else when
+    return all(jinja2.Environment().compile_expression(each)(**said) for each in every)
+
+
+@pytest.mark.parametrize("role", SUCCESSORS)
+def test_what_earlier_playbooks_wrote_goes_once_its_successors_are_there(role: str) -> None:
+    """With the role that writes them: a run by tags, or ansible/handoff.yml, takes nothing that it does not bring."""
+    after, packed, paths = SUCCESSORS[role]
+    tasks = list(every_task(read(ANSIBLE / "roles" / role / "tasks/main.yml")))
+    names = [each["name"] for each in tasks]
+    ask, remove = (names.index(f"{begin} what earlier playbooks wrote{end}") for begin, end in (
+        ("Ask whether the package brings", ""), ("Remove", " and the package brings"),
+    ))  # fmt: skip
+    assert names.index(after) < ask < remove and tasks[remove]["loop"] == paths
+    assert tasks[ask]["ansible.builtin.stat"]["path"] == packed
+    register = tasks[ask]["register"]
+    assert [holds(tasks[remove], **{register: {"stat": {"exists": there}}}) for there in (True, False)] == [True, False]
+
+
+def test_the_packages_role_takes_nothing_away() -> None:
+    tasks = every_task(read(ANSIBLE / "roles/packages/tasks/main.yml"))
+    assert [each["name"] for each in tasks if each.get("ansible.builtin.file", {}).get("state") == "absent"] == []
+
+
+@pytest.mark.parametrize("role", SUCCESSORS)
+@pytest.mark.parametrize(
+    ("leads_to", "goes"), [("/etc/systemd/system", True), ("/usr/lib/systemd/system", False), (None, False)]
+)
+def test_a_link_to_the_unit_of_an_earlier_playbook_goes_before_the_packages_is_enabled(
+    role: str, leads_to: str | None, goes: bool
 ) -> None:
-    tasks = read(ANSIBLE / "roles/packages/tasks/main.yml")
-    (task,) = (each for each in tasks if each["name"].startswith("Remove what earlier playbooks wrote"))
-    assert jinja2.Environment().compile_expression(task["when"])(packages_names=packages) is removed
+    """It would lead nowhere, and count as the package's. Also where an earlier run has removed the unit."""
+    tasks = list(every_task(read(ANSIBLE / "roles" / role / "tasks/main.yml")))
+    (link,) = (each for each in tasks if each["name"].startswith("Remove a link to the unit"))
+    (enables,) = (each for each in tasks if each.get("ansible.builtin.systemd", {}).get("enabled"))
+    assert tasks.index(link) < tasks.index(enables)
+    target = {} if leads_to is None else {"lnk_source": f"{leads_to}/tributary-{role}.service"}
+    said = {f"{role}_link": {"stat": target}, f"{role}_packed": {"stat": {"exists": True}}}
+    assert holds(link, **said) is goes
 
 
 def test_what_the_inventory_no_longer_says_of_the_kernel_is_as_the_package_has_it() -> None:
