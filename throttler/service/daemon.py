@@ -293,7 +293,7 @@ class Daemon:
 
     def _page(self, request: bytes, report: Report) -> bytes:
         """Runs beside the loop."""
-        return metrics_server.answer(request, lambda: self._exporter.page(report.whole), self._log)
+        return metrics_server.answer(request, lambda: self._exporter.page(report.totals, report.carried), self._log)
 
 
 def _spare_the_collector() -> None:

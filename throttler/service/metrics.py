@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
-from throttler.service.status import PathStatus, RuleStatus, Status
+from throttler.service.status import Carried, PathStatus, RuleStatus, Status
 from tributary.api.documents import HtbClass
 from tributary.daemons.metrics import Labels, Metrics, page
 from tributary.settings.units import Rate
@@ -93,24 +93,26 @@ class Exporter:
         self._classes = {name: Growth() for name, *_ in _CLASSES}
         self._subflows = {name: Growth() for name, *_ in _SUBFLOWS}
 
-    def page(self, status: Status) -> bytes:
-        """Prometheus' text format 0.0.4 of a status."""
-        self._update(status)
+    def page(self, status: Status, carried: Iterable[Carried] | None) -> bytes:
+        """Prometheus' text format 0.0.4 of a status with all classes, and of what all subflows have carried.
+
+        ``carried`` is None if sockets were not read: what they count until they are is not forgotten.
+        """
+        self._update_classes(status.classes)
+        if carried is not None:
+            self._update_subflows(list(carried))
         return page(self._metrics(status))
 
-    def _update(self, status: Status) -> None:
+    def _update_classes(self, classes: Sequence[HtbClass]) -> None:
         for name, attribute, _ in _CLASSES:
             self._classes[name].update(
-                (entry.key, (entry.rule, entry.direction), getattr(entry, attribute)) for entry in status.classes
+                (entry.key, (entry.rule, entry.direction), getattr(entry, attribute)) for entry in classes
             )
-        if status.sessions_total and not status.sessions:
-            # Their sockets were not read: what they count until they are is not forgotten.
-            return
+
+    def _update_subflows(self, carried: Sequence[Carried]) -> None:
         for name, attribute, _ in _SUBFLOWS:
             self._subflows[name].update(
-                ((session.token, subflow.local, subflow.remote), (subflow.path or "",), getattr(subflow, attribute))
-                for session in status.sessions
-                for subflow in session.subflows
+                (entry.subflow, (entry.path or "",), getattr(entry, attribute)) for entry in carried
             )
 
     def _metrics(self, status: Status) -> Iterator[Metric]:

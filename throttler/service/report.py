@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -20,6 +20,7 @@ from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     NOT_STEERED,
     CaptureStatus,
+    Carried,
     FoundSessions,
     PathStatus,
     QuotaStatus,
@@ -98,9 +99,26 @@ class Report:
         return self._status(SHOWN, SHOWN)
 
     @property
-    def whole(self) -> Status:
-        """The same with all classes, and, if their sockets were read, all sessions."""
-        return self._status(None, None if self.measured.subflows else 0)
+    def totals(self) -> Status:
+        """The same with all classes, and without sessions."""
+        return self._status(None, 0)
+
+    @property
+    def carried(self) -> Iterator[Carried] | None:
+        """What each subflow that is known has carried; None where sockets were not read."""
+        is_read = self.measured.subflows or not self.snapshot.sessions
+        return self._each_carried() if is_read else None
+
+    def _each_carried(self) -> Iterator[Carried]:
+        # No documents, of which those of 10,000 sessions take four times as long as all else of a page.
+        traffic, decisions = self.measured.subflows, self.snapshot.decisions
+        for session in self.snapshot.sessions:
+            paths = {each.subflow: each.path for each in decisions.get(session.token, ())}
+            for subflow in session.subflows:
+                name = subflow.name
+                found = traffic.get(name)
+                sent, received = (found.acked, found.received) if found else (None, None)
+                yield Carried((session.token, name), paths.get(name), sent, received)
 
     def found(self, query: SessionQuery) -> FoundSessions:
         """The sessions that a query asks for."""

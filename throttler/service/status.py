@@ -1,6 +1,7 @@
 """The daemon's status, for text, view, metrics and experiments: what the API's documents have, as them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
 from tributary.api.documents import Document, HtbClass, Session
 from tributary.settings.privacy import Privacy
@@ -93,6 +94,15 @@ class Status(Document):
     def unread_classes(self) -> int:
         """Of the classes listed, how many could not be read."""
         return sum(entry.sent is None for entry in self.classes)
+
+
+class Carried(NamedTuple):
+    """What the ``subflow`` of a session's token has carried, for metrics; None is not known."""
+
+    subflow: Hashable
+    path: str | None
+    sent: int | None
+    received: int | None
 
 
 class FoundSessions(Document):

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit import prometheus
 from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
-from throttler.service.status import Status
+from throttler.service.status import Carried, Status
 
 SENT = "class_sent_bytes_total", ("download", "wired-slow")
 
@@ -15,7 +15,17 @@ SENT = "class_sent_bytes_total", ("download", "wired-slow")
 def followed(name: tuple[str, tuple[str, ...]], *statuses: Status) -> list[float]:
     """A sample's value on the pages that one exporter makes of these, one after the other."""
     exporter = Exporter()
-    return [samples(exporter.page(status))[name] for status in statuses]
+    return [samples(page(exporter, status))[name] for status in statuses]
+
+
+def page(exporter: Exporter, status: Status) -> bytes:
+    """With what the status' subflows have carried; of one without sessions it is not known."""
+    carried = [
+        Carried((session.token, each.local, each.remote), each.path, each.sent, each.received)
+        for session in status.sessions
+        for each in session.subflows
+    ]
+    return exporter.page(status, carried or None)
 
 
 def samples(page: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -39,11 +49,11 @@ def test_metrics_have_their_values() -> None:
         ("capture_dropped_packets_total", ("wired",)): 2,
         ("events_total", ("joins established",)): 1,
     }
-    assert samples(Exporter().page(answer())).items() >= values.items()
+    assert samples(page(Exporter(), answer())).items() >= values.items()
 
 
 def test_every_metric_has_help_and_no_label_names_a_client() -> None:
-    text = Exporter().page(answer()).decode()
+    text = page(Exporter(), answer()).decode()
     families = list(text_string_to_metric_families(text))
     assert len(families) > 20 and all(family.documentation for family in families)
     assert not any(secret in text for secret in ("1a2b3c4d", "10.0.1.2", "5452:", "2001:db8"))
@@ -75,7 +85,7 @@ CLASS_SERIES = [
 
 def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_is_counted() -> None:
     exporter = Exporter()
-    read, not_read, again = (samples(exporter.page(one)) for one in (answer(), unread(answer()), answer()))
+    read, not_read, again = (samples(page(exporter, one)) for one in (answer(), unread(answer()), answer()))
     at = "download", "wired-slow"
     assert [name for name in CLASS_SERIES if (name, at) in read] == CLASS_SERIES
     assert [name for name in CLASS_SERIES if (name, at) in not_read] == []
@@ -84,7 +94,7 @@ def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_
 
 
 def test_of_several_classes_those_that_could_be_read_are_summed() -> None:
-    found = samples(Exporter().page(classes(("a", 100), ("b", None))))
+    found = samples(page(Exporter(), classes(("a", 100), ("b", None))))
     at = "download", "wired-slow"
     assert (found["class_sent_bytes_total", at], found["class_backlog_bytes", at]) == (100, 10)
     assert found["unread_classes", ()] == 1
