@@ -369,8 +369,9 @@ class Daemon:
         count = packets(tunnel.name) if tunnel else None
         if count is None:
             self._stall_detector.reset()
-        elif self._stall_detector.is_stalled(Count(now, *count)):
+        elif tunnel and self._stall_detector.is_stalled(Count(now, *count)):
             self._log.event("default tunnel stalled")
+            self._reconciler.forget_configuration(tunnel.name)
             self._reconciler.health.recheck_all()
         self._next_count = now + self._stall_detector.interval
 

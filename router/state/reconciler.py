@@ -122,7 +122,7 @@ class Reconciler:
         probed = [link for link in self.links if self.probe_path(link)]
         self.health.set_links([link.name for link in probed], [link.name for link in probed if link.wan.metered])
         self.overflow.set_candidates(self._candidates())
-        self._rotate_addresses()
+        self._try_silent_tunnels()
         self._update_checks()
         self.links = tuple(self._judged(link, before.get(link.name), wall) for link in self.links)
         self.beginning = self._beginning()
@@ -173,9 +173,16 @@ class Reconciler:
         recent = {name: record.recent for name, record in self.health.records.items()}
         return quickest(inside, recent, self.beginning)
 
-    def _rotate_addresses(self) -> None:
+    def forget_configuration(self, *tunnels: str) -> None:
+        """The next reconciliation applies it again: no snapshot says whether another program has changed keys, peer or
+        mark.
+        """
+        for name in tunnels:
+            self.gateways.applied.pop(name, None)
+
+    def _try_silent_tunnels(self) -> None:
         """A link on which the gateway is silent tries the gateway's next address: its network may drop UDP of one IP
-        version.
+        version. From the second time on its tunnel is configured again: at the first one others wait for their routes.
 
         It does so after ``probe.failures`` failures, then after twice as many, and so on.
         """
@@ -184,6 +191,8 @@ class Reconciler:
             rounds = (record.failures // self.settings.probe.failures).bit_length() if record else 0
             if rounds > self._failed_rounds.get(link.name, 0):
                 self.gateways.rotate(link)
+                if rounds > 1:
+                    self.forget_configuration(self.settings.tunnels.name(link.slot + 1))
             self._failed_rounds[link.name] = rounds
 
     def _gateway_tunnels(self, observed: KernelState) -> GatewayTunnels | None:

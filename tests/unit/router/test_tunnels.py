@@ -100,6 +100,18 @@ def test_a_step_that_failed_is_tried_again() -> None:
     assert [each.split()[2] for each in script.reconcile()] == ["tb1"]
 
 
+def test_a_tunnel_that_stays_silent_is_configured_again_in_ever_longer_intervals(answered: Script) -> None:
+    """Another program may have removed its peer, which no snapshot shows. At first others wait for their routes."""
+    said = [{each.split()[2] for each in answered.failed("lte") if each.startswith("wg set")} for _ in range(8)]
+    assert ["tb2" in each for each in said] == [number in (2, 4, 8) for number in range(1, 9)]
+    assert "tb1" not in set.union(*said)
+
+
+def test_what_is_no_longer_sure_of_a_tunnel_is_configured_again(answered: Script) -> None:
+    answered.reconciler.forget_configuration("tb0")
+    assert [each.split()[2] for each in answered.reconcile()] == ["tb0"]
+
+
 @pytest.mark.parametrize("is_down", [True, False], ids=["set down", "without its address"])
 def test_a_tunnel_that_another_program_has_changed_is_set_again(answered: Script, is_down: bool) -> None:
     kernel = answered.kernel
