@@ -14,7 +14,6 @@ from tributary.daemons.logs import Format, to_stderr
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import described, load
-from tributary.wireguard import addresses
 
 SETTINGS = Path("/etc/tributary/gateway.toml")
 
@@ -47,7 +46,8 @@ in place of 120. 'down' puts these back.
 """
 
 _SYNC = """\
-Reconciles the tunnels with the routers' files, whoever added or removed them; ends rotations; saves traffic counters.
+Reconciles the tunnels with the routers' files, whoever added or removed them; ends rotations; saves traffic counters;
+sets up again what another program has taken away of the interface, the rules or forwarding, and says so.
 The service's timer runs it every minute. A router whose file is not accepted is skipped and reported.
 """
 
@@ -138,7 +138,7 @@ def _down(gateway: Gateway, dry_run: bool) -> None:
 
 _SERVICE = (
     ("up", partial(_change, tunnels.up), "create the tunnels and the rules", _UP),
-    ("sync", partial(_change, tunnels.sync), "reconcile the tunnels with the routers' files", _SYNC),
+    ("sync", partial(_change, tunnels.keep_up), "reconcile the tunnels with the routers' files", _SYNC),
     ("down", _down, "remove tunnels and rules", _DOWN),
 )
 
@@ -173,8 +173,7 @@ def _plan(gateway: Gateway) -> None:
     routers = contents.routers
     for note in contents.notes:
         print(f"# {note}")
-    inside = f"{addresses.gateway(asked.network)}/{asked.network.prefixlen}"
-    print(f"# interface {asked.interface}: {inside}, UDP port {asked.port}, mtu {asked.mtu}")
+    print(f"# interface {asked.interface}: {gateway.inside}, UDP port {asked.port}, mtu {asked.mtu}")
     if asked.lan_prefix:
         print(f"# {asked.lan_prefix} is routed there; IPv6 is forwarded")
     for line in tunnels.describe(gateway.difference(routers)) or ["no tunnel would be added or removed"]:

@@ -1,7 +1,7 @@
 """Creates the tunnels, reconciles them with the registry, removes them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
@@ -30,6 +30,11 @@ class Gateway:
 
     def tunnels(self, routers: Routers) -> list[Tunnel]:
         return tunnels(routers, self.settings.network, self.settings.lan_prefix)
+
+    @property
+    def inside(self) -> str:
+        """Its address inside, in the form of ip(8)."""
+        return f"{addresses.gateway(self.settings.network)}/{self.settings.network.prefixlen}"
 
     @property
     def stands(self) -> bool:
@@ -79,16 +84,44 @@ def up(gateway: Gateway) -> list[str]:
         raise
 
 
+def keep_up(gateway: Gateway) -> list[str]:
+    """Sync, after which all that ``up`` has set up is there again, whoever has taken it away; returns what was done.
+
+    Raises CommandError, exit 69 without an interface.
+    """
+    lacking = list(_lacking(gateway)) if gateway.stands else []
+    if not lacking:
+        return sync(gateway)
+    gateway.there()  # fails for an interface without tunnels, which is somebody else's
+    return [*lacking, *_set_up(gateway)]
+
+
+def _lacking(gateway: Gateway) -> Iterator[str]:
+    """What another program has taken away, which the peers and the rules do not show."""
+    name, prefix = gateway.settings.interface, gateway.settings.lan_prefix
+    if not wireguard.is_set_up(name, [gateway.inside]):
+        yield f"{name}: was down or without {gateway.inside}: set up again"
+    elif prefix and not wireguard.has_route(name, prefix):
+        yield f"{name}: {prefix} was not routed there: it is again"
+    for version in (4, 6) if prefix else (4,):
+        if not forwarding.forwards(version):
+            yield f"IPv{version} was not forwarded any more: it is again"
+
+
 def _set_up(gateway: Gateway) -> list[str]:
     settings, changes = gateway.settings, gateway.state.changes
+    if not (changes.ipv4_was_off or forwarding.forwards()):
+        # Whoever needed it has switched it off: from now on it is on because of us alone.
+        changes = replace(changes, is_noted=True, ipv4_was_off=True)
+        gateway.state.note(changes)
     begins6 = settings.lan_prefix is not None and not forwarding.forwards(6)
     if begins6:
-        changes = replace(changes, hearing=forwarding.ra_accepting_interfaces())
+        hearing = {*(changes.hearing or ()), *forwarding.ra_accepting_interfaces()}
+        changes = replace(changes, hearing=sorted(hearing))
         gateway.state.note(changes)
     # With the rules, which depend on what was noted, before anything is forwarded.
     done = sync(gateway, always=True)
-    inside = addresses.gateway(settings.network)
-    wireguard.set_addresses(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
+    wireguard.set_addresses(settings.interface, [gateway.inside], settings.mtu)
     forwarding.forward(True)
     if settings.lan_prefix:
         wireguard.add_route(settings.interface, settings.lan_prefix)

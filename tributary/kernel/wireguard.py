@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from ipaddress import IPv6Network
 from pathlib import Path
+from typing import Any
 
 from tributary.kernel.process import QUICK, output, run
 from tributary.settings.errors import CommandError, Exit
@@ -59,6 +60,12 @@ def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
     output(["ip", "link", "set", name, "mtu", str(mtu), "up"], timeout=QUICK)
 
 
+def is_set_up(name: str, addresses: Sequence[str]) -> bool:
+    """Whether it is up and has these addresses; raises CommandError, exit 71."""
+    (found,) = _shown(name)
+    return "UP" in found["flags"] and set(addresses) <= set(_global(found))
+
+
 def _add_addresses(name: str, addresses: Sequence[str]) -> None:
     for address in addresses:
         output(["ip", "address", "replace", address, "dev", name], timeout=QUICK)
@@ -66,13 +73,27 @@ def _add_addresses(name: str, addresses: Sequence[str]) -> None:
 
 def _addresses(name: str) -> list[str]:
     """Its addresses of global scope, in the form '10.84.0.17/32'."""
-    (found,) = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
-    return [f"{each['local']}/{each['prefixlen']}" for each in found["addr_info"] if each["scope"] == "global"]
+    (found,) = _shown(name)
+    return _global(found)
+
+
+def _shown(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
+    return found
+
+
+def _global(shown: dict[str, Any]) -> list[str]:
+    return [f"{each['local']}/{each['prefixlen']}" for each in shown["addr_info"] if each["scope"] == "global"]
 
 
 def add_route(name: str, network: IPv6Network) -> None:
     """Route ``network`` to the interface, which must be up; raises CommandError, exit 71."""
     output(["ip", "-6", "route", "replace", str(network), "dev", name], timeout=QUICK)
+
+
+def has_route(name: str, network: IPv6Network) -> bool:
+    """Whether ``network`` is routed to the interface; raises CommandError, exit 71."""
+    return bool(output(["ip", "-6", "route", "show", str(network), "dev", name], timeout=QUICK).strip())
 
 
 def peers(name: str) -> Sequence[PeerStatus]:

@@ -1,0 +1,102 @@
+"""What another program takes away of a gateway is there again with the next sync, which says so."""
+
+from collections.abc import Sequence
+from ipaddress import IPv6Network
+from pathlib import Path
+
+import pytest
+
+from gateway import forwarding, tunnels
+from gateway.settings import GatewaySettings
+from gateway.state import UNCHANGED, State
+from gateway.tunnels import Gateway
+from tributary.kernel import wireguard
+from tributary.settings.files import check
+from tributary.wireguard.interface import PeerStatus
+
+ALL = {"tunnel", "route", "4", "6"}
+"""What there is while nobody has taken anything away; the numbers are IP versions that are forwarded."""
+
+
+class Kernel:
+    """Has some of it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway, self.there, self.synced = gateway, set(ALL), list[bool]()
+
+    def exists(self, _name: str) -> bool:
+        return True
+
+    def peers(self, _name: str) -> Sequence[PeerStatus]:
+        return ()
+
+    def is_set_up(self, _name: str, _addresses: Sequence[str]) -> bool:
+        return "tunnel" in self.there
+
+    def has_route(self, _name: str, _network: IPv6Network) -> bool:
+        return "route" in self.there
+
+    def forwards(self, version: int = 4) -> bool:
+        return str(version) in self.there
+
+    def set_addresses(self, *_: object) -> None:
+        self.there.add("tunnel")
+
+    def add_route(self, *_: object) -> None:
+        self.there.add("route")
+
+    def forward(self, _on: bool) -> None:
+        self.there.add("4")
+
+    def forward6(self, _on: bool, _hearing: Sequence[str]) -> None:
+        self.there.add("6")
+
+    def ra_accepting_interfaces(self) -> list[str]:
+        return ["eth1"]
+
+    def sync(self, _gateway: Gateway, *, always: bool = False) -> list[str]:
+        self.synced.append(always)
+        return ["synced"]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    settings = check({"name": "gateway.example.net", "lan_prefix": "2001:db8:1::/48"}, GatewaySettings, "test")
+    made = Kernel(Gateway(settings, State(tmp_path)))
+    for module, names in (
+        (wireguard, ("exists", "peers", "is_set_up", "has_route", "set_addresses", "add_route")),
+        (forwarding, ("forwards", "forward", "forward6", "ra_accepting_interfaces")),
+        (tunnels, ("sync",)),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(made, name))
+    return made
+
+
+def test_where_nothing_is_missing_a_sync_is_one(kernel: Kernel) -> None:
+    assert tunnels.keep_up(kernel.gateway) == ["synced"] and kernel.synced == [False]
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("tunnel", "was down or without 10.84.0.1/16: set up again"),
+        ("route", "2001:db8:1::/48 was not routed there"),
+        ("4", "IPv4 was not forwarded any more"),
+        ("6", "IPv6 was not forwarded any more"),
+    ],
+)
+def test_what_was_taken_away_is_set_up_again_and_said(kernel: Kernel, gone: str, said: str) -> None:
+    kernel.there.remove(gone)
+    note, *rest = tunnels.keep_up(kernel.gateway)
+    assert said in note and rest == ["synced"]
+    assert kernel.there == ALL and kernel.synced == [True]
+
+
+def test_a_forwarding_that_others_have_switched_off_is_for_tunnels_alone_from_then_on(kernel: Kernel) -> None:
+    """And ends with them; whoever heard advertisements before goes on."""
+    kernel.gateway.state.note(UNCHANGED)
+    kernel.there -= {"4", "6"}
+    tunnels.keep_up(kernel.gateway)
+    assert kernel.gateway.for_tunnels == [4, 6]
+    assert kernel.gateway.state.changes.hearing == ["eth1"]
