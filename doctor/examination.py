@@ -159,10 +159,12 @@ def _firewall() -> Iterator[Finding]:
         yield services.WITHOUT_NFT
         return
     ruleset = services.parse_ruleset(_printed("nft", "--terse", "-json", "list", "ruleset"))
-    enabled = False
+    started: Mapping[str, bool] = {}
     with suppress(CommandError):  # what is dropped is known also where the service manager does not answer
-        enabled = _units().get(services.FIREWALL, False)
-    yield services.judge_firewall(ruleset, enabled=enabled)
+        started = _units()
+    yield services.judge_firewall(ruleset, enabled=started.get(services.FIREWALL, False))
+    has_lan = started.get(services.LAN, False) and services.LAN_RULES.exists()
+    yield from services.judge_lan(ruleset, enabled=has_lan)
     yield from services.judge_guard(_listening(), ruleset)
 
 

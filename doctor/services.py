@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from doctor.findings import Finding, State, ok
@@ -18,6 +19,8 @@ SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"
 CONSOLE = "tributary-console"
 FIREWALL = "tributary-firewall"
 """The unit and its table."""
+LAN, LAN_RULES = "tributary-lan", Path("/etc/tributary/lan.nft")
+"""Those of a home router's LAN, and the file that the unit loads, if it is there."""
 
 _LISTING = ("systemctl", "list-unit-files", "--plain", "--no-legend", "--no-pager", "tributary-*")
 _STARTED = ("enabled", "enabled-runtime")
@@ -156,8 +159,7 @@ def judge_firewall(ruleset: Mapping[str, Any], *, enabled: bool) -> Finding:
     """
     chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
     if enabled and FIREWALL not in {chain["table"] for chain in chains}:
-        fix = (("systemctl", "reload-or-restart", FIREWALL),)
-        return Finding("firewall", State.WRONG, f"{FIREWALL}.service is enabled, and its table is not there", fix)
+        return _without_table(FIREWALL)
     guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
     names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
     guarded = {version for chain in guards for version in _VERSIONS.get(chain["family"], ())}
@@ -171,11 +173,27 @@ def judge_firewall(ruleset: Mapping[str, Any], *, enabled: bool) -> Finding:
     return Finding("firewall", State.WRONG, message, advice=advice)
 
 
+def _without_table(unit: str) -> Finding:
+    fix = (("systemctl", "reload-or-restart", unit),)
+    return Finding("firewall", State.WRONG, f"{unit}.service is enabled, and its table is not there", fix)
+
+
+def judge_lan(ruleset: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding]:
+    """A home router's LAN that is ``enabled`` has its table, without which its devices are translated nowhere."""
+    if enabled and ("inet", LAN) not in _tables(ruleset):
+        yield _without_table(LAN)
+
+
+def _tables(ruleset: Mapping[str, Any]) -> list[tuple[str, str]]:
+    tables = (entry["table"] for entry in ruleset.get("nftables", []) if "table" in entry)
+    return [(table["family"], table["name"]) for table in tables]
+
+
 def judge_guard(listeners: Sequence[Listener], ruleset: Mapping[str, Any]) -> Iterator[Finding]:
     """A Squid that takes MPTCP, which is none of Debian's own, has its guard (docs/squid.md), which a flush takes."""
-    tables = [entry["table"] for entry in ruleset.get("nftables", []) if "table" in entry]
-    is_guarded = ("inet", "squid") in [(table["family"], table["name"]) for table in tables]
-    if not is_guarded and any(each.process == "squid" and each.multipath for each in listeners):
+    if ("inet", "squid") not in _tables(ruleset) and any(
+        each.process == "squid" and each.multipath for each in listeners
+    ):
         unit = SERVICES["squid"]
         message = "runs without its guard, the nft table inet squid"
         yield Finding(unit, State.WRONG, message, (("systemctl", "restart", unit),), cuts=True)

@@ -380,3 +380,11 @@ def test_each_mend_is_run_once_and_for_what_is_wrong_alone() -> None:
     wrong = Finding("a", State.WRONG, "", (("x",), ("y",)))
     noted = Finding("b", State.NOTE, "", (("z",),))
     assert fixes([wrong, ok("c", ""), noted, wrong]) == [("x",), ("y",)]
+
+
+@pytest.mark.parametrize(("tables", "enabled", "found"), [([], True, 1), (["tributary-lan"], True, 0), ([], False, 0)])
+def test_a_lan_whose_table_somebody_has_flushed_is_found(tables: list[str], enabled: bool, found: int) -> None:
+    ruleset = {"nftables": [{"table": {"family": "inet", "name": name}} for name in tables]}
+    findings = list(services.judge_lan(ruleset, enabled=enabled))
+    assert [each.state.value for each in findings] == ["wrong"] * found
+    assert all(each.fix == (("systemctl", "reload-or-restart", "tributary-lan"),) for each in findings)
