@@ -291,10 +291,12 @@ class Reconciler:
         )
 
     def _applied(self, tunnel: Interface, observed: KernelState) -> TunnelConfig | None:
-        """Its last configuration; None if that is unknown, or another program has taken a part of it away."""
+        """Its last configuration; None if that is unknown, or another program has changed a part of it."""
         config = self.gateways.applied.get(tunnel.name)
         there = {each.address for each in observed.addresses if each.interface == tunnel.index}
-        return config if config and tunnel.is_up and there.issuperset(config.addresses) else None
+        if config is None or not tunnel.is_up or tunnel.mtu != config.mtu:
+            return None
+        return config if there.issuperset(config.addresses) else None
 
     def _recorded(self, observed: KernelState) -> list[OwnAddress]:
         """The recorded addresses that exist, also by earlier settings."""

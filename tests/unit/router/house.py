@@ -155,8 +155,8 @@ def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) 
             case Add(TunnelInterface(name)):
                 assert name not in there
                 there[name] = Interface(max(each.index for each in there.values()) + 100, name)
-            case Change(TunnelConfig(name)):
-                there[name] = replace(there[name], is_up=True)
+            case Change(TunnelConfig(name) as config):
+                there[name] = replace(there[name], is_up=True, mtu=config.mtu)
             case Remove(TunnelInterface(name)):
                 del there[name]
     return tuple(there.values())

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from ipaddress import IPv4Network, ip_address
+from typing import Any
 
 import pytest
 
@@ -112,12 +113,14 @@ def test_what_is_no_longer_sure_of_a_tunnel_is_configured_again(answered: Script
     assert [each.split()[2] for each in answered.reconcile()] == ["tb0"]
 
 
-@pytest.mark.parametrize("is_down", [True, False], ids=["set down", "without its address"])
-def test_a_tunnel_that_another_program_has_changed_is_set_again(answered: Script, is_down: bool) -> None:
+@pytest.mark.parametrize(
+    "change", [{"is_up": False}, {"mtu": 9000}, {}], ids=["set down", "mtu", "without its address"]
+)
+def test_a_tunnel_that_another_program_has_changed_is_set_again(answered: Script, change: dict[str, Any]) -> None:
     kernel = answered.kernel
     (tunnel,) = [each for each in kernel.interfaces if each.name == "tb1"]
-    if is_down:
-        others = (replace(each, is_up=False) if each == tunnel else each for each in kernel.interfaces)
+    if change:
+        others = (replace(each, **change) if each == tunnel else each for each in kernel.interfaces)
         answered.kernel = replace(kernel, interfaces=tuple(others))
     else:
         kept = (each for each in kernel.addresses if each.interface != tunnel.index)
