@@ -63,7 +63,9 @@ impl Session {
         while !self.directions.iter().all(|direction| direction.ended) {
             self.wait(None)?;
             self.pump()?;
-            let over = detector.watch(started.elapsed(), self.passed(), self.round()?);
+            let (now, passed, round) = (started.elapsed(), self.passed(), self.round()?);
+            detector.hear(now, passed, self.directions.iter().all(Direction::is_empty), round);
+            let over = detector.watch(now, passed, round);
             if options.relay_only || tries == TRIES || !over || self.passed() < options.after {
                 continue;
             }

@@ -122,14 +122,20 @@ impl<'a> OffloadAttempt<'a> {
 /// No round is shorter: a relay wakes up for pieces of some hundred kilobytes.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 
-/// Waits until slow start is over between two sockets and at least `least` bytes have passed; `passed` counts them. It never
-/// wakes its task: the relay polls it whenever it moves bytes. Returns the kernel's error, such as that of a connection that
-/// was reset.
-pub async fn slow_start_is_over(sockets: [&TcpStream; 2], passed: impl Fn() -> u64, least: u64) -> io::Result<()> {
+/// Waits until slow start is over between two sockets and at least `least` bytes have passed; `passed` counts them, and
+/// `flushed` says whether the relay has written all that it read. It never wakes its task: the relay polls it whenever it
+/// moves bytes. Returns the kernel's error, such as that of a connection that was reset.
+pub async fn slow_start_is_over(
+    sockets: [&TcpStream; 2],
+    passed: impl Fn() -> u64,
+    flushed: &Cell<bool>,
+    least: u64,
+) -> io::Result<()> {
     let begun = Instant::now();
-    let (mut detector, mut next) = (SlowStartDetector::default(), begun);
+    let (mut detector, mut next, mut longest) = (SlowStartDetector::default(), begun, SHORTEST_ROUND);
     poll_fn(|_| {
         let now = Instant::now();
+        detector.hear(now - begun, passed(), flushed.get(), longest);
         if now < next {
             return Poll::Pending;
         }
@@ -137,7 +143,7 @@ pub async fn slow_start_is_over(sockets: [&TcpStream; 2], passed: impl Fn() -> u
             Ok(round) => round,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        next = now + round;
+        (next, longest) = (now + round, longest.max(round));
         if detector.watch(now - begun, passed(), round) && passed() >= least {
             Poll::Ready(Ok(()))
         } else {

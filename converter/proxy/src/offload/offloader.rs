@@ -122,7 +122,7 @@ impl Offloader {
         flushed: &Cell<bool>,
     ) -> Result<Option<(Connection, Path)>, NotOffloaded> {
         let passed = || -> u64 { pair.passed().iter().sum() };
-        slow_start_is_over(pair.sockets, passed, self.after).await?;
+        slow_start_is_over(pair.sockets, passed, flushed, self.after).await?;
         let path = self.devices_of(pair)?;
         pair.may_be_offloaded()?;
         let attempt = OffloadAttempt::begin(pair.sockets, flushed)?;
