@@ -26,6 +26,7 @@ from tests import converter_metrics
 from tests.unit.overlay.test_metrics import read
 from tests.unit.router import answer as routers
 from tests.unit.throttler.answer import answer
+from tests.unit.throttler.test_metrics import page as page_of
 from throttler.service.metrics import Exporter
 from tributary.api.documents import Account
 from tributary.paths import ROOT
@@ -70,7 +71,7 @@ def of_accounts() -> str:
 
 SQUIDS = (ROOT / "tests/unit/squid-exporter.prom").read_text()
 ROUTERS = router_metrics.page(routers.answer(), routers.CARRIED.get)
-MADE = (Exporter().page(answer()), ROUTERS, overlay_metrics.page(read()))
+MADE = (page_of(Exporter(), answer()), ROUTERS, overlay_metrics.page(read()))
 PAGES = (*(page.decode() for page in MADE), of_the_doctor(), of_accounts(), SQUIDS)
 EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED

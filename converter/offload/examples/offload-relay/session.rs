@@ -63,9 +63,9 @@ impl Session {
         while !self.directions.iter().all(|direction| direction.ended) {
             self.wait(None)?;
             self.pump()?;
-            let (now, passed, round) = (started.elapsed(), self.passed(), self.round()?);
-            detector.hear(now, passed, self.directions.iter().all(Direction::is_empty), round);
-            let over = detector.watch(now, passed, round);
+            let (now, moved, round) = (started.elapsed(), self.passed(), self.round()?);
+            detector.hear(now, moved, self.directions.iter().all(Direction::is_empty), round);
+            let over = detector.watch(now, moved, round);
             if options.relay_only || tries == TRIES || !over || self.passed() < options.after {
                 continue;
             }
