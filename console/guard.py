@@ -1,16 +1,20 @@
 """Which requests are answered at all, and what every answer says. Around the whole application (ASGI)."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from console.requests import failed
 from tributary.settings.hosts import joined
 
-POLICY = "; ".join(
+LARGEST_HEAD = 16 << 10
+"""Bytes of a request's headers."""
+
+_POLICY = "; ".join(
     (
         "default-src 'self'",
         "object-src 'none'",
@@ -21,23 +25,30 @@ POLICY = "; ".join(
     )
 )
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
 
 
-def refusal(scope: Scope, names: Collection[str]) -> tuple[HTTPStatus, str] | None:
-    """Why this request is not answered; None if it is. ``names`` are NAME or NAME:PORT besides the address itself."""
+def refusal(scope: Scope, names: Collection[str] | None) -> tuple[HTTPStatus, str] | None:
+    """Why this request is not answered; None if it is.
+
+    ``names`` are NAME or NAME:PORT besides the address itself; None: there are none, nor a file that has some.
+    """
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEAD:
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"headers: accepted: {LARGEST_HEAD} bytes"
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
-    accepted = _hosts(scope, names)
+    accepted = _hosts(scope, names or ())
     # A name that somebody has led to this address (DNS rebinding) is not ours.
     if len(hosts) != 1 or hosts[0].lower() not in accepted:
-        return HTTPStatus.MISDIRECTED_REQUEST, f"Host: accepted: {', '.join(sorted(accepted))} (names: console.toml)"
+        more = "" if names is None else " (names: console.toml)"
+        return HTTPStatus.MISDIRECTED_REQUEST, f"Host: accepted: {', '.join(sorted(accepted))}{more}"
     # Browsers say with each change which site it comes from.
     own = f"{scope['scheme']}://{hosts[0]}"
     if scope["method"] == "POST" and headers.getlist("origin") != [own]:
@@ -54,10 +65,15 @@ def _hosts(scope: Scope, names: Collection[str]) -> set[str]:
 
 
 class Guard:
-    """Refuses what ``refusal`` does, and adds headers to every answer."""
+    """Refuses what ``refusal`` does, as ``refuse`` says it, and adds headers that an answer does not have itself."""
 
-    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
-        self._app, self._names = app, names
+    def __init__(
+        self,
+        app: ASGIApp,
+        names: Collection[str] | None,
+        refuse: Callable[[HTTPStatus, str], Response] = failed,
+    ) -> None:
+        self._app, self._names, self._refuse = app, names, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,10 +83,10 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                headers.setdefault("Cache-Control", "no-store")
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         refused = refusal(scope, self._names)
-        app = self._app if refused is None else JSONResponse({"error": refused[1]}, refused[0])
+        app = self._app if refused is None else self._refuse(*refused)
         await app(scope, receive, send_with_headers)

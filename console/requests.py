@@ -25,20 +25,29 @@ class Refused(Exception):
         self.status = status
 
 
-async def read(request: Request, model: type[_M]) -> _M:
-    """What was sent, of which no more is read than it may have; raises Refused."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type: accepted: application/json")
-    body = b""
+async def body(request: Request, kind: str, most: int) -> bytes:
+    """What was sent as the media type ``kind``, of which no more is read than it may have; raises Refused."""
+    large = Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"accepted: {most} bytes")
+    if int(request.headers.get("content-length", "0")) > most:
+        raise large
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != kind:
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: accepted: {kind}")
+    found = b""
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):
             async for part in request.stream():
-                body += part
-                if len(body) > _LONGEST_BODY:
-                    raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"accepted: {_LONGEST_BODY} bytes")
-        return model.model_validate_json(body)
+                found += part
+                if len(found) > most:
+                    raise large
     except TimeoutError as error:
         raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive") from error
+    return found
+
+
+async def read(request: Request, model: type[_M]) -> _M:
+    """What was sent; raises Refused."""
+    try:
+        return model.model_validate_json(await body(request, "application/json", _LONGEST_BODY))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the request"

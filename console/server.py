@@ -7,27 +7,24 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from console import certificate, files, openapi
+from console import certificate, files, openapi, web
 from console.api import Api
 from console.changes import Changes
-from console.connections import SILENCE, protocols
 from console.door import Door
 from console.guard import Guard
 from console.history import Recorder
 from console.journal import Book, Change
 from console.looking import Looking
+from console.requests import failed
 from console.settings import ConsoleSettings
 from tributary.api.places import CONSOLE
 from tributary.daemons import notify
@@ -39,19 +36,11 @@ from tributary.daemons.request_server import Server as ControlServer
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port, joined
 
-_BACKLOG, _THREADS, _TURN = 128, 4, 5.0
-_GONE = 30_000
-"""Milliseconds after which a peer that acknowledges nothing is gone (TCP_USER_TIMEOUT, tcp(7))."""
-_END = 1
-"""Seconds for what is under way when the service ends; streams would never end."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's, which leaves signals to us."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+_THREADS, _TURN = 4, 5.0
+_LINES = {
+    404: "there is nothing here: the page is at /, the API at /api/v1/openapi.json",
+    405: "accepted: the methods of /api/v1/openapi.json",
+}
 
 
 class Console:
@@ -75,7 +64,7 @@ class Console:
             looking = Looking(self._recorder, self._complain)
             changes = Changes(self._book, self._tell)
             api = Api(looking, self._recorder, changes, self._book, self._door, self._complain)
-            server = _Server(self._config(Guard(_application(api), self._settings.names)))
+            server = web.server(_application(api, self._settings.names), self._tls())
             loop = asyncio.get_running_loop()
             loop.set_default_executor(ThreadPoolExecutor(_THREADS, "answers"))
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -98,22 +87,6 @@ class Console:
             notify.send(notify.STOPPING)
             with suppress(asyncio.CancelledError):
                 await looks
-
-    def _config(self, app: Guard) -> uvicorn.Config:
-        config = uvicorn.Config(
-            app,
-            http=protocols(self._tls()),  # type: ignore[arg-type]
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_END,
-            backlog=_BACKLOG,
-        )
-        config.load()
-        return config
 
     def _tls(self) -> ssl.SSLContext | None:
         """Its context, if there is a certificate; raises CommandError, exit 64."""
@@ -197,39 +170,20 @@ class Console:
         return {}
 
 
-def _application(api: Api) -> Starlette:
-    pages = files.load()
+def _application(api: Api, names: Collection[str]) -> Guard:
+    index = files.load()["index.html"]
     description: dict[str, object] = {}  # made when it is first asked for
 
     async def page(request: HttpRequest) -> Response:
-        return pages["index.html"].response(request)
-
-    async def static(request: HttpRequest) -> Response:
-        found = pages.get(request.path_params["name"])
-        return found.response(request) if found else await missing(request, None)
+        return index.response(request)
 
     async def described(_request: HttpRequest) -> Response:
         if not description:
             description.update(await asyncio.to_thread(openapi.document, api.calls))
         return JSONResponse(description)
 
-    async def missing(_request: HttpRequest, _error: object) -> Response:
-        return JSONResponse({"error": "there is nothing here: the page is at /, the API at /api/v1/openapi.json"}, 404)
-
-    async def other_method(_request: HttpRequest, error: Exception) -> Response:
-        # With `Allow`: RFC 9110 section 15.5.6.
-        allowed = error.headers if isinstance(error, HTTPException) else None
-        return JSONResponse({"error": "accepted: the methods of /api/v1/openapi.json"}, 405, allowed)
-
-    return Starlette(
-        routes=[
-            Route("/", page),
-            Route("/static/{name:path}", static),
-            Route("/api/v1/openapi.json", described),
-            *api.routes(),
-        ],
-        exception_handlers={404: missing, 405: other_method},
-    )
+    routes = [Route("/", page), Route("/api/v1/openapi.json", described), *api.routes()]
+    return web.application(routes, failed, _LINES, names)
 
 
 def _own(address: str) -> str:
@@ -243,11 +197,9 @@ def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.soc
     made = _inherited()
     try:
         for host, port in addresses if not made else ():
-            made.append(listener(host, port, _BACKLOG))
+            made.append(listener(host, port, web.BACKLOG))
         for each in made:
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
-            # Who says nothing costs no descriptor (tcp(7)).
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENCE)
+            web.bound(each)
         yield made
     finally:
         for each in made:

@@ -6,7 +6,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from console.guard import Guard, refusal
+from console.guard import LARGEST_HEAD, Guard, refusal
 
 OWN = ("192.0.2.1", 8480)
 
@@ -46,6 +46,12 @@ def test_two_hosts_are_none() -> None:
     twice = scope(host="192.0.2.1:8480")
     twice["headers"] *= 2
     assert refusal(twice, ()) is not None and refusal(scope(), ()) is not None
+
+
+def test_heads_are_bounded() -> None:
+    for length, is_refused in ((LARGEST_HEAD // 2, False), (LARGEST_HEAD, True)):
+        refused = refusal(scope(host="192.0.2.1:8480", x="x" * length), ())
+        assert (refused is not None and refused[0] == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) is is_refused
 
 
 def post(**headers: str) -> tuple[HTTPStatus, str] | None:
