@@ -334,12 +334,12 @@ def _image(inputs: Inputs) -> Package:
             *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),
             *content.files(inputs, name, "docs/clients.md", "docs/home.md", "docs/lan*.md", "docs/wan-links.md"),
         ),
-        # growpart(1), resize2fs(8), ip(8), libargon2 for the console's password, nft(8), ssh-keygen(1), udevadm(8), and
-        # who reads the files that it writes.
+        # The console for its password's libargon2 and its look, which the first-start page has; growpart(1),
+        # resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
         depends=(
             *_modules(inputs),
-            *("cloud-guest-utils", "e2fsprogs", "iproute2", "libargon2-1", "nftables", "openssh-server", "sudo"),
-            *("systemd-resolved", "udev", "wpasupplicant"),
+            *(f"tributary-console (= {inputs.release.version})", "cloud-guest-utils", "e2fsprogs", "iproute2"),
+            *("nftables", "openssh-server", "sudo", "systemd-resolved", "udev", "wpasupplicant"),
         ),
         # rauc where there are two slots: tributary-upgrade calls it.
         suggests=("dnsmasq", "rauc"),

@@ -27,7 +27,7 @@ from tributary.settings.errors import CommandError, Exit
 
 ROOTS = (
     *("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "starlette", "tomli-w"),
-    *("uvicorn", "waitress"),
+    "uvicorn",
 )
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 

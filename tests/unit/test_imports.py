@@ -19,8 +19,12 @@ BELOW: dict[str, set[str]] = {
     "gateway": {"tributary", "squid.targets", "squid.values"},
     "doctor": {"tributary"},
     "debs": {"tributary"},
-    # A card says how routers find a gateway, and the console's password, in the words of these parts' own settings.
-    "image": {"tributary", "squid", "debs", "gateway.settings", "console.settings", "console.password"},
+    # A card says how routers find a gateway, and the console's password, in the words of these parts' own settings. The
+    # first-start page is served, guarded and read as the console is.
+    "image": {
+        *("tributary", "squid", "debs", "gateway.settings"),
+        *(f"console.{name}" for name in ("password", "requests", "settings", "web")),
+    },
     "overlay": {"tributary"},
     # It asks each program in that program's own words, and shows the answers in those of tributary/api.
     "command": {"tributary", "throttler", "router", "gateway", "squid.settings", "doctor"},

@@ -4,9 +4,11 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
+from console.web import BACKLOG
 from image.firstboot import boot, first_start, interfaces, look, reading
 from image.firstboot.apply import System
 from image.firstboot.apply import run as perform
@@ -52,8 +54,6 @@ exit status
 
 example
   first-start --dry-run --at 192.168.1.5:8080      for a look from a phone"""
-
-_EVERY = 1.0  # seconds between two looks at the ports
 
 
 def parser() -> Arguments:
@@ -109,7 +109,7 @@ def _show(card: Path | None, address: IPv4Address, port: int) -> None:
         return Outlook(found, facts, "", plan(found, facts))
 
     box = Box(first_start.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
-    page = Page(box, f"{address}:{port}", settings, str(first_start.address(settings)))
+    page = Page(box, settings, str(first_start.address(settings)))
     with refused(Exit.IN_USE, f"{address}:{port}", "cannot be listened on"):
         here = socket.create_server((str(address), port))
     print(f"http://{address}:{port}/ Code: {first_start.shown(box.code)}. Nothing will be changed.", flush=True)
@@ -128,11 +128,13 @@ def _serve(task: Task, card: Card, wait: float) -> None:
     )
     while True:
         lan = card.lan or Lan.model_validate({"interface": _port(address, wait), "address": str(address)})
-        page = Page(box, str(address.ip), card, str(address))
-        with serving.lan_side(lan, gives_address=card.lan is None) as renew:
-            there = listener(str(address.ip), first_start.PORT, serving.CONNECTIONS, interface=lan.interface)
+        page = Page(box, card, str(address))
+        with (
+            serving.lan_side(lan, gives_address=card.lan is None) as renew,
+            listener(str(address.ip), first_start.PORT, BACKLOG, interface=lan.interface) as there,
+        ):
             print(f"served at {lan.interface}: http://{address.ip}/", flush=True)
-            serving.serve(page, there, _watch(renew, None if card.lan else lan))
+            serving.serve(page, there, partial(_goes_on, renew, None if card.lan else lan))
         if page.accepted:
             print(f"{reading.NAME} has settings", flush=True)
             return
@@ -160,22 +162,13 @@ def _port(address: IPv4Interface, wait: float) -> str:
             if not ports.is_answered_by_pppoe(name):
                 return name
             providers.add(name)
-        time.sleep(_EVERY)
+        time.sleep(serving.EVERY)
 
 
-def _watch(renew: Callable[[], None], proposed: Lan | None) -> Callable[[], bool]:
-    """Each second: renews what the page needs, and says whether the port that it chose is still the LAN's."""
-    due = 0.0
-
-    def goes_on() -> bool:
-        nonlocal due
-        if time.monotonic() < due:
-            return True
-        due = time.monotonic() + _EVERY
-        renew()
-        return proposed is None or ports.is_free(proposed.interface, proposed.address)
-
-    return goes_on
+def _goes_on(renew: Callable[[], None], proposed: Lan | None) -> bool:
+    """Renew what the page needs, and say whether the port that it chose is still the LAN's."""
+    renew()
+    return proposed is None or ports.is_free(proposed.interface, proposed.address)
 
 
 main = program(parser)

@@ -1,21 +1,21 @@
 """What the page needs of the machine while it is served, and the server. Everything goes when the block ends."""
 
+import asyncio
+import logging
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from waitress import create_server, wasyncore
-
+from console import web
 from image.firstboot.firewall import LAN_SIDE, TABLE
-from image.firstboot.page.app import LARGEST, Page
+from image.firstboot.page.app import Page
 from image.firstboot.settings import Lan
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
-CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10
-"""At a time; seconds of one that says nothing; bytes of a request's head."""
-
+EVERY = 1.0
+"""Seconds between two looks at the ports."""
 _LIFETIME = 60
 """Seconds that the address stays when nobody renews it: nothing is left behind, whatever ends this program."""
 
@@ -26,35 +26,20 @@ _LEASE = "2m"
 
 
 def serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:
-    """Answer until the page has taken settings, or ``goes_on``, which is asked about each second, says no.
-
-    Heads, bodies, connections and silence are bounded by the server, which takes a request in whole before the page
-    sees any of it.
-    """
-    descriptors: dict[int, wasyncore.dispatcher] = {}
-    server = create_server(
-        page,
-        map=descriptors,
-        sockets=[listener],
-        threads=1,
-        ident="",
-        connection_limit=CONNECTIONS,
-        channel_timeout=SILENCE,
-        cleanup_interval=5,
-        max_request_header_size=LARGEST_HEAD,
-        max_request_body_size=LARGEST,
-    )
-    try:
-        while goes_on() and not (page.accepted and _is_idle(descriptors)):
-            wasyncore.loop(timeout=1.0, use_poll=True, map=descriptors, count=1)
-    finally:
-        server.task_dispatcher.shutdown()
-        wasyncore.close_all(descriptors)
+    """Answer until the page has taken settings, or ``goes_on``, which is asked about each second, says no."""
+    # What strangers send is nothing for the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    asyncio.run(_serve(page, listener, goes_on))
 
 
-def _is_idle(descriptors: dict[int, wasyncore.dispatcher]) -> bool:
-    """Whether every answer was made, and has left."""
-    return not any(each.writable() or getattr(each, "requests", ()) for each in descriptors.values())
+async def _serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:
+    web.bound(listener)
+    server = web.server(page.application)
+    serving = asyncio.create_task(server.serve([listener]))
+    while not (page.accepted or serving.done()) and goes_on():
+        await asyncio.sleep(EVERY)
+    server.should_exit = True
+    await serving
 
 
 @contextmanager

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from console.connections import _MOST, SILENCE
+from console.guard import LARGEST_HEAD
 from image.firstboot import bypass, first_start, forward
 from image.firstboot.actions import Owner
 from image.firstboot.bypass import Bypass
@@ -13,7 +15,6 @@ from image.firstboot.forward import Forward
 from image.firstboot.gateway import IDLE
 from image.firstboot.page import ports, serving, views
 from image.firstboot.page.app import LARGEST
-from image.firstboot.page.serving import CONNECTIONS, LARGEST_HEAD, SILENCE
 from image.firstboot.plan import plan
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import next_steps
@@ -44,7 +45,7 @@ def blocks(text: str, first: str) -> list[str]:
         ("first-start", f"{len(first_start.fresh())} letters and digits of 31"),
         ("first-start", f"connected for {ports.QUIET_SECONDS:.0f} seconds"),
         ("first-start", f"{LARGEST_HEAD >> 10} kB of headers, {LARGEST >> 10} kB of a form"),
-        ("first-start", f"{CONNECTIONS} connections, {SILENCE} seconds"),
+        ("first-start", f"{_MOST} connections, {SILENCE} seconds"),
         ("first-start", f"**http://{first_start.address(Card()).ip}/**"),
         ("forwarding", f"up to {forward.MOST_PORTS} entries"),
         ("forwarding", f"up to {forward.MOST_TABLES} tables"),
