@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from console.requests import failed
 from tributary.settings.hosts import joined
 
+Refuse = Callable[[HTTPStatus, str], Response]
+
 LARGEST_HEAD = 16 << 10
 """Bytes of a request's headers."""
 
@@ -67,12 +69,7 @@ def _hosts(scope: Scope, names: Collection[str]) -> set[str]:
 class Guard:
     """Refuses what ``refusal`` does, as ``refuse`` says it, and adds headers that an answer does not have itself."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        names: Collection[str] | None,
-        refuse: Callable[[HTTPStatus, str], Response] = failed,
-    ) -> None:
+    def __init__(self, app: ASGIApp, names: Collection[str] | None, refuse: Refuse = failed) -> None:
         self._app, self._names, self._refuse = app, names, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from console import files
 from console.connections import SILENCE, protocols
-from console.guard import Guard
+from console.guard import Guard, Refuse
 from console.requests import Refused
 
 BACKLOG = 128
@@ -60,10 +60,7 @@ def bound(listener: socket.socket) -> None:
 
 
 def application(
-    routes: Sequence[Route],
-    refuse: Callable[[HTTPStatus, str], Response],
-    lines: Mapping[int, str],
-    names: Collection[str] | None = None,
+    routes: Sequence[Route], refuse: Refuse, lines: Mapping[int, str], names: Collection[str] | None = None
 ) -> Guard:
     """``routes`` and the page's files, guarded. ``refuse`` answers what is refused, ``lines`` say why by status."""
     pages = files.load()

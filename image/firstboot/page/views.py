@@ -19,15 +19,8 @@ _PRIVATE_KEY = (
 )
 
 _TEMPLATE = Path(__file__).parent / "page.html.j2"
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-        "base-uri 'none'",
-    )
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """For the header Content-Security-Policy: no script at all, and nothing from anywhere else."""
 
