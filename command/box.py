@@ -124,7 +124,11 @@ class Answers:
         moment = time.monotonic()
         wan, paths = self._router, self._throttler
         if isinstance(wan, CommandError) and isinstance(paths, CommandError):
-            raise wan if wan.code != Exit.UNAVAILABLE or isinstance(wan, Silent) else paths
+            if wan.code != Exit.UNAVAILABLE or isinstance(wan, Silent):
+                raise wan
+            if paths.code != Exit.UNAVAILABLE or isinstance(paths, Silent):
+                raise paths
+            raise CommandError(Exit.UNAVAILABLE, f"{paths}, nor does a router")
         found = [
             *([] if isinstance(wan, CommandError) else map(mapping.wan_link, wan["wan"])),
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),

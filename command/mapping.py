@@ -10,6 +10,8 @@ from tributary.settings.units import Size
 
 LIMIT = "limit-"
 """What the names of rules begin with that ``tributary limit`` sets."""
+_WORKS = "works"
+"""The code of a link that nothing is wrong with (docs/link-diagnosis.md)."""
 
 Answer = Mapping[str, Any]
 
@@ -34,7 +36,7 @@ def wan_link(wan: Answer) -> Link:
         upload=shaper.get("upload"),
         used=cap.get("used_bytes"),
         cap=cap.get("bytes"),
-        advice=tuple(finding["text"] for finding in wan["diagnosis"]),
+        advice=tuple(finding["text"] for finding in wan["diagnosis"] if finding["code"] != _WORKS),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from command import box
+from command import box, mapping
 from command.monitor import essence
 from console import looking
 from tests.refusals import command_error
@@ -63,7 +63,7 @@ def test_each_program_that_hangs_is_named_once_at_a_look() -> None:
 def test_what_is_not_there_is_not_blamed_for_silence() -> None:
     look = looking.take(None).look
     assert {essence(each) for each in look.services} == {"does not run"}
-    assert "no throttler runs in this network namespace" in look.notes
+    assert "no throttler runs in this network namespace, nor does a router" in look.notes
 
 
 @pytest.mark.parametrize("silent", [["converter.sock"]], indirect=True)
@@ -114,3 +114,10 @@ def test_devices_of_another_version_s_daemon_are_no_traceback(monkeypatch: pytes
     monkeypatch.setattr(box.Answers, "_lan", {"devices": [{"device": "02:00:5e:10:00:01"}], "moment": 0.0})
     with command_error(Exit.UNAVAILABLE, "the router daemon does not answer in words of this version: restart it"):
         answers.devices()
+
+
+def test_a_link_that_works_needs_no_advice() -> None:
+    wan = dict.fromkeys(("name", "reason", "interface", "use", "probe", "cap", "state_age_s"))
+    found = [{"code": code, "text": code} for code in ("works", "small-packets")]
+    link = mapping.wan_link({**wan, "name": "dsl", "state": "up", "standby": False, "diagnosis": found})
+    assert link.advice == ("small-packets",)
