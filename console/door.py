@@ -120,9 +120,8 @@ class Door:
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many attempts: wait for half a minute")
         name = self._logins.redeemed(asked.token, now) if asked.token else await self._by_password(asked.password or "")
         if name is None:
-            raise Refused(
-                HTTPStatus.FORBIDDEN, "wrong, or used already: sudo tributary console login prints a new address"
-            )
+            by_token = "wrong, or used already: sudo tributary console login prints a new address"
+            raise Refused(HTTPStatus.FORBIDDEN, by_token if asked.token else "the password is wrong")
         self._attempts.forget(address)
         answer = Response(status_code=HTTPStatus.NO_CONTENT)
         answer.set_cookie(

@@ -69,7 +69,8 @@ const Bar = ({ filled, children }) => html`<div class="fact">
 
 function Facts({ link, total }) {
   const share = percent(load(link), total);
-  const isKnown = link.download !== null || link.upload !== null;
+  const known = [["download", "down"], ["upload", "up"]].filter(([field]) => link[field] !== null);
+  const carried = known.map(([field, way]) => `${rate(link[field])} ${way}`).join(", ");
   return html`
     <${Bar} filled=${share}>Carries ${share} % of all<//>
     ${link.cap !== null && html`<${Bar} filled=${percent(link.used, link.cap)}>
@@ -78,7 +79,7 @@ function Facts({ link, total }) {
       ${link.rtt !== null && html`<li>Round-trip time ${delay(link.rtt)}</li>`}
       ${link.loss !== null && html`<li>${percent(link.loss, 1)} % of the last probes lost</li>`}
       ${link.kind === "path" && html`<li>${link.throttled ?? 0} of ${link.subflows ?? 0} subflows limited</li>`}
-      ${isKnown && html`<li>Known to carry ${rate(link.download)} down, ${rate(link.upload)} up</li>`}
+      ${carried && html`<li>Known to carry ${carried}</li>`}
     </ul>`;
 }
 

@@ -53,13 +53,13 @@ function useControl(time, request) {
   return { chosen, choose, release, status, undo: entry && undo };
 }
 
-/** What comes below a control. The focus goes to the control when the undo button goes. */
-function Outcome({ id, subject, control, manages }) {
+/** What comes below a control of `what`. The focus goes to the control when the undo button goes. */
+function Outcome({ id, what, control, manages }) {
   const clicked = async () => {
     await control.undo();
     document.getElementById(id)?.focus();
   };
-  const label = `Undo the change of ${subject}`;
+  const label = `Undo the change of ${what}`;
   return html`<div class="outcome">
     ${!manages && html`<a id=${`${id}-hint`} href="#/login">Log in to change this</a>`}
     ${manages && control.undo && html`<button type="button" aria-label=${label} onClick=${clicked}>Undo</button>`}
@@ -80,7 +80,7 @@ export function RateSlider({ id, label, subject, bits, none, time, manages, requ
       aria-label=${`${label} of ${subject}`} aria-valuetext=${text} aria-describedby=${manages ? null : `${id}-hint`}
       disabled=${!manages} onInput=${moved} onChange=${release} onPointerUp=${release} onPointerCancel=${release} />
     <div class="ends" aria-hidden="true"><span>${exactRate(STEPS[0])}</span><span>${none}</span></div>
-    <${Outcome} id=${id} subject=${subject} control=${control} manages=${manages} />
+    <${Outcome} id=${id} what=${`the ${label.toLowerCase()} of ${subject}`} control=${control} manages=${manages} />
   </div>`;
 }
 
@@ -98,6 +98,6 @@ export function RoleSelect({ id, link, time, manages }) {
       ${["primary", "overflow", "backup"].map((role) => html`<option key=${role} value=${role}>${role}</option>`)}
       <option value="">as in the settings</option>
     </select>
-    <${Outcome} id=${id} subject=${link.name} control=${control} manages=${manages} />
+    <${Outcome} id=${id} what=${`the role of ${link.name}`} control=${control} manages=${manages} />
   </div>`;
 }

@@ -88,6 +88,8 @@ export function Rules({ look, manages }) {
 const NOTHING = { limit: "no limit", access: "no access", to: "no by-pass" };
 /** Keys of changes that nobody can undo. */
 const FINAL = new Set(["access", "state"]);
+/** Keys that have another name on the cards. */
+const NAMES = { use: "role" };
 const value = (key, text) => text ?? NOTHING[key] ?? "as in the settings";
 
 export function Journal({ manages }) {
@@ -105,7 +107,7 @@ export function Journal({ manages }) {
   const button = (entry) => html`<button type="button" onClick=${() => undo(entry)}
     aria-label=${`Undo the change of ${entry.subject} at ${date(entry.time)}`}>Undo</button>`;
   const rows = data?.entries.map((entry) => [
-    ...[entry.id, date(entry.time), entry.who, `${entry.key} of ${entry.subject}`],
+    ...[entry.id, date(entry.time), entry.who, `${NAMES[entry.key] ?? entry.key} of ${entry.subject}`],
     ...[value(entry.key, entry.before), value(entry.key, entry.after)],
     entry.undone ? "undone" : manages && !FINAL.has(entry.key) && button(entry),
   ]);
