@@ -25,6 +25,9 @@ export const get = (path) => call(path, {});
 export const post = (path, body, timeout) =>
   call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }, timeout);
 
+/** Whether this service answers, by a look. */
+export const runs = (look, service) => look?.services.some(({ name, running }) => name === service && running);
+
 /** [status, report]: `report` awaits an action, and puts what it returns or throws into the status. */
 export function useReport() {
   const [status, setStatus] = useState({ text: "", isError: false });

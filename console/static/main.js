@@ -1,7 +1,7 @@
 // Starts the page, and shows the view that the address names.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
-import { events, follow, get, usePolled } from "./api.js";
+import { events, follow, get, runs, usePolled } from "./api.js";
 import { Health, isUnknown, isWrong } from "./health.js";
 import { append, fromServer, NOTHING } from "./history.js";
 import { Bypasses, Devices, Gateway } from "./home.js";
@@ -17,6 +17,9 @@ const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"],
   ["/overlay", "Overlay"], ["/handoff", "Hand-off"], ["/fleet", "Fleet"], ["/health", "Health"], ["/journal", "Journal"]];
 /** Views that are there where these services run. */
 const PARTS = { "/routers": "gateway", "/overlay": "overlay", "/handoff": "handoff", "/fleet": "fleet" };
+const OF_THE_THROTTLER = new Set(["/sessions", "/rules"]);
+/** A home router has no throttler. */
+const mayHaveSessions = (look) => look && (runs(look, "throttler") || !runs(look, "router"));
 const NAMES = new Map([...MENU, ["/login", "Log in"]]);
 
 /** The view that the address names. A one-time token is taken out of the address, so that no one reads it there. */
@@ -73,8 +76,9 @@ function connectionText({ connection, look }) {
 }
 
 function Header({ path, live, who, mayRead, onLogin }) {
-  const runs = (part) => live.look?.services.some(({ name, running }) => name === part && running);
-  const menu = MENU.filter(([each]) => !(each in PARTS) || runs(PARTS[each]));
+  const isThere = (view) =>
+    view in PARTS ? runs(live.look, PARTS[view]) : !OF_THE_THROTTLER.has(view) || mayHaveSessions(live.look);
+  const menu = MENU.filter(([each]) => isThere(each));
   const since = (uptime) => (uptime === null ? "runs" : `runs for ${age(uptime)}`);
   const away = (summary) => (summary ? "does not answer" : "does not run");
   const state = (service) => (service.running ? since(service.uptime) : away(service.summary));
@@ -102,9 +106,9 @@ function View({ path, look, past, manages, name }) {
   if (path === "/fleet") return html`<${Fleet} fleet=${part} />`;
   if (path === "/health") return html`<${Health} examined=${look.examined} fixes=${look.fixes} time=${look.time} manages=${manages} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
-  const runs = (program) => look.services.some(({ name, running }) => name === program && running);
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Gateway} gateway=${look.gateway} />
-    <${Devices} look=${look} /><${Bypasses} look=${look} manages=${manages} />${(runs("throttler") || !runs("router")) && html`<${Busiest} look=${look} />`}`;
+    <${Devices} look=${look} /><${Bypasses} look=${look} manages=${manages} />
+    ${mayHaveSessions(look) && html`<${Busiest} look=${look} />`}`;
 }
 
 /** What the doctor complains of, on all pages but its own. */

@@ -1,7 +1,7 @@
 // Sessions as rows, each with a bar that is made of its subflows' shares.
 
 import { html, useRef, useState } from "./vendor/preact-htm.module.js";
-import { get, Status, usePolled, useReport } from "./api.js";
+import { get, runs, Status, usePolled, useReport } from "./api.js";
 import { colour } from "./links.js";
 import { Table } from "./tables.js";
 import { age, delay, load, percent, rate } from "./units.js";
@@ -82,14 +82,19 @@ function SessionList({ sessions, links }) {
   </ul>`;
 }
 
+const Unknown = () => html`<p class="empty">No throttler answers here: which sessions are open is not known.</p>`;
+
 /** The sessions that carry most now. */
-export function Busiest({ look: { sessions, sessions_total: total, links } }) {
+export function Busiest({ look }) {
+  const { sessions, sessions_total: total, links } = look;
+  const isKnown = runs(look, "throttler");
   return html`<section aria-labelledby="sessions">
     <div class="heading">
       <h2 id="sessions">Sessions</h2>
       ${total > 0 && html`<a href="#/sessions">Find among all ${total.toLocaleString("en")}</a>`}
     </div>
-    ${sessions.length === 0 && html`<p class="empty">No session of Multipath TCP is open now.</p>`}
+    ${!isKnown && html`<${Unknown} />`}
+    ${isKnown && total === 0 && html`<p class="empty">No session of Multipath TCP is open now.</p>`}
     <${SessionList} sessions=${sessions} links=${links} />
   </section>`;
 }
@@ -126,8 +131,7 @@ export function Sessions({ look, manages }) {
   const [typed, setTyped] = useState("");
   const given = Object.entries(asked).filter(([key, value]) => value !== "" && (manages || key !== "router"));
   const { data, error } = usePolled(`sessions?${new URLSearchParams([...given, ["limit", PAGE]])}`, 2);
-  const isGateway = look.services.some(({ name, running }) => name === "gateway" && running);
-  const known = usePolled(manages && isGateway ? "routers" : null, 60).data?.routers ?? [];
+  const known = usePolled(manages && runs(look, "gateway") ? "routers" : null, 60).data?.routers ?? [];
   const routers = manages ? choosable(known, asked.router) : [];
   const set = (key) => ({ target }) => setAsked({ ...asked, offset: 0, [key]: target.value.trim() });
   const turn = (offset) => setAsked({ ...asked, offset });
@@ -148,6 +152,7 @@ export function Sessions({ look, manages }) {
       ${select("sort", "Sort by", ORDERS)}
     </form>
     <p role="status" class="error">${error}</p>
+    ${!runs(look, "throttler") && html`<${Unknown} />`}
     ${data && html`
       <${Pages} found=${data} turn=${turn} />
       <${SessionList} key=${`${asked.sort} ${data.offset}`} sessions=${data.sessions} links=${look.links} />`}
