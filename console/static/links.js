@@ -18,6 +18,13 @@ function colourName(links, name) {
   return index < 0 ? "--muted" : `--c${index % 8}`;
 }
 
+/** A look with the access links by their names. Daemons have them by rank: a change of a role would take a link's place
+ *  and colour, and the focus from the control that made it. */
+export function placed(look) {
+  const of = (kind) => look.links.filter((link) => link.kind === kind);
+  return { ...look, links: [...of("wan").sort((a, b) => (a.name < b.name ? -1 : 1)), ...of("path")] };
+}
+
 /** The colour of a link or path, by its place among all; it is the same in all views. */
 export const colour = (links, name) => ({ "--c": `var(${colourName(links, name)})` });
 

@@ -5,7 +5,7 @@ import { events, follow, get, runs, usePolled } from "./api.js";
 import { Health, isUnknown, isWrong } from "./health.js";
 import { append, fromServer, NOTHING } from "./history.js";
 import { Bypasses, Devices, Gateway } from "./home.js";
-import { Links } from "./links.js";
+import { Links, placed } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
 import { Busiest, Sessions } from "./sessions.js";
@@ -57,7 +57,7 @@ function useLooks(mayRead, onLost) {
     setLive(START);
     if (!mayRead) return undefined;
     const onLook = (look, isFirst) => {
-      change(({ past }) => ({ look, past: append(past, look), connection: "live" }));
+      change(({ past }) => ({ look: placed(look), past: append(past, look), connection: "live" }));
       // If it fails, the charts grow from now on.
       if (isFirst) get("history?seconds=300").then((past) => change(() => ({ past: fromServer(past) })), () => {});
     };

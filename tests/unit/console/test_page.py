@@ -65,6 +65,16 @@ def test_a_router_that_is_revoked_while_its_sessions_are_shown_can_be_given_up()
 
 
 @needs_node
+def test_a_link_keeps_its_place_and_colour_when_its_rank_changes() -> None:
+    links = [{"kind": "wan", "name": name} for name in ("lte", "dsl")]
+    links += [{"kind": "path", "name": name} for name in ("wired", "nearest")]
+    script = f"console.log(JSON.stringify(placed({{ time: 1, links: {json.dumps(links)} }})));"
+    found = ran("links.js", "placed", script)
+    assert found["time"] == 1
+    assert [link["name"] for link in found["links"]] == ["dsl", "lte", "wired", "nearest"]
+
+
+@needs_node
 def test_a_slider_goes_from_64_kbit_to_no_limit_in_steps_of_like_ratio_that_the_daemons_read() -> None:
     script = "console.log(JSON.stringify([STEPS, STEPS.map(rateSetting)]));"
     steps, (*written, none) = ran("units.js", "STEPS, rateSetting", script)
