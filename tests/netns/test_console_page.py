@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
+from console.password import hashed
 from tests.doctor_fix import listening
 from tests.netns.browser import ALL_SIZES, PHONE, WIDE, check_view, new_page
 from tests.netns.captures import Capture, capturing
@@ -16,7 +17,7 @@ from tests.netns.console_world import FREE, console, examined, found, login_page
 from tests.netns.gateway_world import World, needs_tools
 from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, GATEWAY, connection, link
 from tests.netns.test_gateway_service import served
-from tests.netns.throttler_world import throttler
+from tests.netns.throttler_world import PATHS, throttler
 from tests.netns.world import eventually, in_namespace, on, sysctl
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -33,6 +34,16 @@ AREAS = """canvas => {
   return [[0x00, 0x72, 0xb2], [0xb9, 0x77, 0x00]].map((colour) => pixels.filter((at) => isOf(colour, at)).length);
 }"""
 """How many pixels a chart fills by the first path's colour alone, and by the second's."""
+COLOURS = {"wired": "rgb(0, 114, 178)", "wireless": "rgb(185, 119, 0)"}
+METERED = f"""{PATHS}
+[[rules]]
+name = "metered"
+path = "wired"
+shared_by = "client"
+rate = "4mbit"
+quota = "300MB per month"
+over_quota_rate = "500kbit"
+"""
 
 
 @pytest.fixture
@@ -146,6 +157,21 @@ def test_a_slider_that_is_brought_back_leaves_nothing_to_undo(chromium: Chromium
     expect(undo).to_have_count(0)
 
 
+def test_a_change_in_one_tab_is_seen_and_undone_in_another(chromium: Chromium, address: str) -> None:
+    page = logged_in(chromium, address)
+    other = page.context.new_page()
+    other.goto(address)
+    sliders = [each.get_by_role("slider", name=re.compile("wired")) for each in (page, other)]
+    sliders[0].press("Home")
+    expect(sliders[1]).to_have_attribute("aria-valuetext", "64 kbit/s")
+    other.get_by_role("link", name="Journal").click()
+    other.get_by_role("button", name=re.compile("^Undo the change of path wired")).click()
+    expect(other.get_by_text("The change of path wired is undone.")).to_be_visible()
+    expect(sliders[0]).to_have_attribute("aria-valuetext", "no limit")
+    page.get_by_role("button", name=re.compile("^Undo")).click()
+    expect(page.get_by_text("accepted: a line of the journal that is not undone yet")).to_be_visible()
+
+
 def test_all_paths_are_stacked_in_one_chart(chromium: Chromium, address: str) -> None:
     page = opened(chromium, address, PHONE)
     paths = page.get_by_role("article", name="All paths")
@@ -153,6 +179,36 @@ def test_all_paths_are_stacked_in_one_chart(chromium: Chromium, address: str) ->
     expect(paths.get_by_role("img", name=text)).to_be_visible()
     expect(paths.locator("dt")).to_have_text(["wired", "wireless"])
     eventually(lambda: min(paths.locator("canvas").evaluate(AREAS)) > 100)
+
+
+def test_a_chart_shows_a_week_and_the_last_minutes_again(chromium: Chromium, address: str) -> None:
+    page = opened(chromium, address, PHONE)
+    chart = page.get_by_role("article", name="wired").get_by_role("img")
+    for span in ("week", "5 minutes"):
+        page.get_by_role("radio", name=span).check(force=True)
+        expect(chart).to_have_attribute("aria-label", re.compile(rf"^Chart of wired, last {span}\. To clients \d"))
+
+
+def test_a_session_has_a_bar_in_its_paths_colours_and_says_why_it_is_not_throttled(
+    chromium: Chromium, address: str
+) -> None:
+    page = opened(chromium, address)
+    page.emulate_media(reduced_motion="reduce")
+    page.get_by_role("link", name="Sessions").click()
+    row = page.get_by_role("button", name=re.compile("10.0.1.2"))
+    bar = row.get_by_role("img", name=re.compile(r"^wired \d+ %; wireless \d+ %$"))
+    expect(bar).to_be_visible()
+    for place, name in enumerate(("wired", "wireless")):
+        part = bar.locator("span").nth(place)
+        expect(part).to_have_css("background-color", COLOURS[name])
+        expect(part).to_have_css("transition-property", "none")
+    for choice, chosen in (("Path", "wireless"), ("Rule", "free")):
+        page.get_by_role("combobox", name=choice).select_option(chosen)
+        expect(page.get_by_text("1 to 1 of 1 sessions that fit")).to_be_visible()
+    row.click()
+    page.get_by_role("button", name="Why?").click()
+    expect(page.get_by_text("Rule free applies.")).to_be_visible()
+    check_view(page, WIDE)
 
 
 def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: str) -> None:
@@ -170,12 +226,36 @@ def test_axe_has_nothing_serious_to_say(chromium: Chromium, address: str, size: 
         check_view(page, size)
 
 
-def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> None:
-    with throttler("kernel", FREE), console(tmp_path / "state") as (browser, child):
-        page = opened(chromium, f"http://127.0.0.1:{browser.port}/")
-        expect(page.get_by_text("Live", exact=True)).to_be_visible()
-        child.kill()
-        expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible()
+def test_a_throttler_and_a_console_that_are_gone_are_told(chromium: Chromium, tmp_path: Path) -> None:
+    with console(tmp_path / "state", f'password_hash = "{hashed("correct horse")}"\n') as (browser, child):
+        with throttler("kernel", METERED) as daemon:
+            page = opened(chromium, f"http://127.0.0.1:{browser.port}/")
+            log_in_by_password(page, "correct horse")
+            page.get_by_role("link", name="Rules").click()
+            expect(page.get_by_role("row", name="metered")).to_contain_text("300MB per month; most used 0 B; 0 over it")
+            page.get_by_role("link", name="Overview").click()
+            daemon.kill()
+            expect(page.get_by_text("throttler does not run")).to_be_visible()
+            expect(page.get_by_text("No throttler and no router answer here")).to_be_visible()
+            expect(page.get_by_role("slider")).to_have_count(0)
+            check_view(page, WIDE)
+        with throttler("kernel", FREE):
+            expect(page.get_by_role("slider", name="Limit of wired")).to_be_enabled()
+            expect(page.get_by_text("Live", exact=True)).to_be_visible()
+            child.kill()
+            expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible()
+            page.get_by_role("slider", name="Limit of wired").press("Home")
+            expect(page.get_by_text("The console does not answer.")).to_be_visible()
+
+
+def log_in_by_password(page: Page, password: str) -> None:
+    page.get_by_role("link", name="Log in", exact=True).click()
+    for tried in ("wrong", password):
+        page.get_by_label("Password").fill(tried)
+        page.get_by_role("button", name="Log in").click()
+        if tried == "wrong":
+            expect(page.get_by_text("the password is wrong")).to_be_visible()
+    expect(page.get_by_text("Logged in as password")).to_be_visible()
 
 
 def test_a_rule_is_tried_and_nothing_changes(chromium: Chromium, address: str) -> None:
