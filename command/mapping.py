@@ -32,8 +32,9 @@ def wan_link(wan: Answer) -> Link:
         age=wan["state_age_s"],
         rtt=None if rtt is None else rtt / 1000,
         loss=probe.get("loss"),
-        download=shaper.get("download"),
-        upload=shaper.get("upload"),
+        # That of a link that is down is not shaped.
+        download=shaper.get("download") or shaper.get("max_download"),
+        upload=shaper.get("upload") or shaper.get("max_upload"),
         used=cap.get("used_bytes"),
         cap=cap.get("bytes"),
         advice=tuple(finding["text"] for finding in wan["diagnosis"] if finding["code"] != _WORKS),

@@ -116,8 +116,18 @@ def test_devices_of_another_version_s_daemon_are_no_traceback(monkeypatch: pytes
         answers.devices()
 
 
+def wan(**known: object) -> dict[str, object]:
+    """What a router says of a link."""
+    unknown = dict.fromkeys(("reason", "interface", "use", "probe", "cap", "state_age_s"))
+    return {**unknown, "name": "dsl", "state": "up", "standby": False, "diagnosis": [], **known}
+
+
 def test_a_link_that_works_needs_no_advice() -> None:
-    wan = dict.fromkeys(("name", "reason", "interface", "use", "probe", "cap", "state_age_s"))
     found = [{"code": code, "text": code} for code in ("works", "small-packets")]
-    link = mapping.wan_link({**wan, "name": "dsl", "state": "up", "standby": False, "diagnosis": found})
-    assert link.advice == ("small-packets",)
+    assert mapping.wan_link(wan(diagnosis=found)).advice == ("small-packets",)
+
+
+def test_the_rates_of_a_link_that_is_down_are_those_that_were_set() -> None:
+    shaper = {"download": None, "upload": 10, "max_download": 100, "max_upload": 20}
+    link = mapping.wan_link(wan(shaper=shaper))
+    assert (link.download, link.upload) == (100, 10)
