@@ -91,7 +91,7 @@ export function Busiest({ look }) {
   return html`<section aria-labelledby="sessions">
     <div class="heading">
       <h2 id="sessions">Sessions</h2>
-      ${total > 0 && html`<a href="#/sessions">Find among all ${total.toLocaleString("en")}</a>`}
+      ${total > 1 && html`<a href="#/sessions">Find among all ${total.toLocaleString("en")}</a>`}
     </div>
     ${!isKnown && html`<${Unknown} />`}
     ${isKnown && total === 0 && html`<p class="empty">No session of Multipath TCP is open now.</p>`}
