@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from experiments.handoff.network import RULES, SERVICE, Network
 from experiments.testbed.node import Process, wait_until
@@ -27,13 +28,13 @@ class Running(Parts):
     back_end_options: Sequence[str] = ()
     processes: dict[str, Process] = field(default_factory=dict)
 
-    def begin(self, name: str) -> Process:
-        """Start what runs on a node, and wait until it is ready."""
+    def begin(self, name: str, *options: str, **settings: Any) -> Process:
+        """Start what runs on a node, and wait until it is ready; ``options`` take the place of its usual ones."""
         if name == "switch":
-            return self.network.start_switch()
+            return self.network.start_switch(*options, **settings)
         if name == "front":
-            return self.network.start_front(self.rules)
-        return self.network.start_back_end(name, *self.back_end_options)
+            return self.network.start_front(*options or (self.rules,), **settings)
+        return self.network.start_back_end(name, *options or self.back_end_options, **settings)
 
     def stop(self) -> None:
         """End all of it, what started last first."""

@@ -9,7 +9,9 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 TCP, MPTCP = 0, socket.IPPROTO_MPTCP
 
@@ -106,6 +108,26 @@ def meanwhile(target: Callable[..., object], *arguments: object) -> Iterator[Non
     yield
     thread.join(30)
     assert not thread.is_alive()
+
+
+@contextmanager
+def again_and_again(ask: Callable[[], Any], clients: int = 1) -> Iterator[list[Any]]:
+    """So many clients ask for the length of the block; what they hear. Raises at its end what one of them raised."""
+    heard: list[Any] = []
+    over = threading.Event()
+
+    def ask_until_it_is_over() -> None:
+        while not over.is_set():
+            heard.append(ask())
+
+    with ThreadPoolExecutor(clients) as threads:
+        asking = [threads.submit(ask_until_it_is_over) for _ in range(clients)]
+        try:
+            yield heard
+        finally:
+            over.set()
+    for each in asking:
+        each.result()
 
 
 def passes(writer: socket.socket, reader: socket.socket, data: bytes = b"x") -> bool:

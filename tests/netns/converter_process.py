@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.node import Node
-from tests.netns.world import eventually, resident
+from tests.netns.world import cpu_seconds, eventually, resident, settled
 
 SERVER = "203.0.113.2"
 METRICS = 9090
@@ -69,8 +68,7 @@ class Converter:
             asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n")
             with asking.makefile("rb") as answer:
                 text = answer.read().decode().partition("\r\n\r\n")[2]
-        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in samples}
+        return samples(text)
 
     def outcomes(self, listener: str) -> Mapping[str, int]:
         """How connections and requests at the listener ended, and how many did so."""
@@ -128,20 +126,15 @@ class Converter:
     def idle_descriptors(self) -> int:
         """Open files when it has nothing to do, once all of its threads are there."""
         eventually(lambda: len(list(Path(f"/proc/{self.pid}/task").iterdir())) > 2)
-        seen: list[int] = []
-        while len(seen) < 6 or len(set(seen[-6:])) > 1:
-            seen.append(self.descriptors())
-            time.sleep(0.02)
-        return seen[-1]
+        return int(settled(self.descriptors, 6))
 
     def resident(self) -> int:
         """Bytes of memory."""
         return resident(self.pid)
 
     def cpu_seconds(self) -> float:
-        """Of the processor, so far (proc(5), utime and stime)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of the processor, so far."""
+        return cpu_seconds(self.pid)
 
     def leave_files(self, free: int) -> None:
         """Let it open so many descriptors more, and no other."""
@@ -150,6 +143,12 @@ class Converter:
         most = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)[1]
         unused = (number for number in count() if number not in taken)
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (next(islice(unused, free, None)), most))
+
+
+def samples(text: str) -> dict[str, float]:
+    """Those of a page of metrics, by their names and labels."""
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
 
 
 def write_config(directory: Path, config: str) -> Path:

@@ -86,6 +86,20 @@ def answer(connection: socket.socket, text: bytes = b"hi") -> None:
         respond(connection, text)
 
 
+def naming(slow: float = 0, asked: list[bytes] | None = None) -> Handler:
+    """A web server that answers with the path, ``/slow`` after so many seconds, and notes what it was ``asked`` for."""
+
+    def serve(connection: socket.socket) -> None:
+        while True:
+            path = path_of(take_head(connection))
+            if asked is not None:
+                asked.append(path)
+            time.sleep(slow if path == b"/slow" else 0)
+            respond(connection, path)
+
+    return serve
+
+
 def content(connection: socket.socket) -> None:
     answer(connection, CONTENT)
 

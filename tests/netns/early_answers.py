@@ -2,16 +2,22 @@
 
 import socket
 import threading
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 
 from tests.netns.connections import take, take_head
-from tests.netns.converter_services import fields_of, path_of, respond
+from tests.netns.converter_services import fields_of, heard, path_of, respond
+from tests.netns.world import eventually, settled
 
 EARLY, HIDDEN = b"/early", b"/hidden"
 """How the paths end of what is answered early, and of what nobody has asked for."""
 
 SMALL = 4096
 """Bytes of its receive buffer."""
+
+SIZES = range(40_000, 200_000, 10_000)
+"""Of uploads: how much the sockets take is not known beforehand. Some go into them whole, some wait in the proxy in
+part, some wait at the client too."""
 
 TRAP = b"f" * 300_000 + b"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
 """Content of a request: whoever takes its first bytes for another request's content finds a request in it."""
@@ -53,3 +59,32 @@ class EarlyAnswers:
             else:
                 take(connection, length_of(head))
                 respond(connection, b"done")
+
+    def takes_nothing_of_the_next(
+        self,
+        client: socket.socket,
+        post: Callable[[bytes, bytes], bytes],
+        size: int,
+        passed_on: Callable[[], tuple[int, ...]],
+        came: Sized,
+    ) -> bool:
+        """An upload of this size is answered early, and nothing of the client's next request, which ends in one that
+        nobody has sent, is taken for the rest of it. Returns whether a part of it waited in the proxy alone.
+
+        ``post`` makes a request of a path's end and a content; ``passed_on`` is what the proxy keeps, and other numbers
+        that change as long as it passes something on; ``came`` are those who came to the server.
+        """
+        client.sendall(post(EARLY, bytes(size)))
+        eventually(lambda: self.paths)
+        waits = settled(passed_on)[0] > 0
+        self.may_answer.set()
+        head, content = heard(client)
+        self.may_read.set()
+        assert (head.split()[1], content) == (b"401", b"no")
+        if fields_of(head).get(b"connection") == b"close":
+            return False
+        client.sendall(post(b"/next", TRAP))
+        assert heard(client)[1] == b"done"
+        assert len(came) == (2 if waits else 1)
+        assert [path[path.rfind(b"/") :] for path in self.paths] == [EARLY, b"/next"]
+        return bool(waits)

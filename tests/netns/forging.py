@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterable, Sequence
+from socket import AF_INET, AF_INET6
 
 from experiments.testbed.node import Node
 from tests.netns.world import socket_at
@@ -41,10 +42,14 @@ def forged(source: Place, destination: Place, flags: Sequence[int], numbers: Seq
 
 
 def send(node: Node, packets: Iterable[bytes]) -> None:
-    """Send packets of IPv4 from a node, whatever addresses they have."""
-    with socket_at(node, kind=socket.SOCK_RAW, protocol=socket.IPPROTO_RAW) as sender:
+    """Send packets from a node, whatever addresses they have."""
+    by_ipv4, by_ipv6 = (socket_at(node, each, socket.SOCK_RAW, socket.IPPROTO_RAW) for each in (AF_INET, AF_INET6))
+    with by_ipv4, by_ipv6:
         for packet in packets:
-            sender.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
+            if packet[0] >> 4 == 4:
+                by_ipv4.sendto(packet, (socket.inet_ntoa(packet[16:20]), 0))
+            else:
+                by_ipv6.sendto(packet, (socket.inet_ntop(AF_INET6, packet[24:40]), 0))
 
 
 def _checksum(data: bytes) -> bytes:

@@ -2,10 +2,9 @@
 
 import json
 import random
-import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 from experiments.handoff.network import BACK_ENDS, METRICS, SERVICE, Network, standing_network
 from experiments.handoff.running import Running
 from experiments.testbed.node import Node
-from tests.netns.connections import TCP, Refused, take, take_head
+from tests.netns.connections import TCP, Refused, read_all, take, take_head
+from tests.netns.converter_process import samples
 from tests.netns.converter_services import fields_of
 from tests.netns.forging import Place
 from tests.netns.world import connected, eventually, needs, run
@@ -39,15 +39,7 @@ class HandOff(Running):
     def restart(self, name: str, *options: str, **settings: Any) -> None:
         """Start what runs on a node anew, in another way."""
         self.processes.pop(name).stop()
-        if name == "switch":
-            self.processes[name] = self.network.start_switch(*options, **settings)
-        elif name == "front":
-            self.processes[name] = self.network.start_front(*options, **settings)
-        else:
-            self.processes[name] = self.network.start_back_end(name, *options, **settings)
-
-    def send_signal(self, name: str, number: signal.Signals) -> None:
-        self.processes[name].popen.send_signal(number)
+        self.processes[name] = self.begin(name, *options, **settings)
 
     def curl(self, *arguments: str, check: bool = True) -> str:
         """What the client's curl printed."""
@@ -82,11 +74,21 @@ class HandOff(Running):
         file = self.network.directory / "access.log"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
+    @contextmanager
+    def logged(self, count: int) -> Iterator[list[dict[str, Any]]]:
+        """The lines that are added meanwhile, as soon as they are so many: behind the block."""
+        before, added = len(self.lines()), list[dict[str, Any]]()
+        yield added
+        # A connection is logged once it is over.
+        eventually(lambda: len(self.lines()) == before + count)
+        added += self.lines()[before:]
+
     def outcomes(self, name: str) -> list[dict[str, Any]]:
         return [line for line in self.lines() if line["outcome"] == name]
 
-    def metrics(self) -> str:
-        return self.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics")
+    def metrics(self) -> dict[str, float]:
+        """Every sample of the front by its name and labels."""
+        return samples(self.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics"))
 
     def passed_front(self) -> int:
         """Bytes that went over the cable to the front so far, both ways."""
@@ -108,12 +110,10 @@ class HandOff(Running):
         """Whether no client has a connection anywhere."""
         return not self.at_back_ends() and not self.at_front()
 
-    @contextmanager
-    def connection(self, node: str = "client") -> Iterator[socket.socket]:
+    def connection(self, node: str = "client") -> socket.socket:
         """A client's, at this node."""
         host, _, port = self.service.partition(":")
-        with connected(self.nodes[node], host, int(port), seconds=20, protocol=TCP) as client:
-            yield client
+        return connected(self.nodes[node], host, int(port), seconds=20, protocol=TCP)
 
     @contextmanager
     def begun(self, path: str) -> Iterator[socket.socket]:
@@ -124,14 +124,9 @@ class HandOff(Running):
             assert self.at_back_ends()
             yield client
 
-    @contextmanager
-    def without(self, name: str) -> Iterator[None]:
+    def without(self, name: str) -> AbstractContextManager[None]:
         """The switch's cable to a node is cut."""
-        self.nodes["switch"].ip("link", "set", f"to-{name}", "down")
-        try:
-            yield
-        finally:
-            self.nodes["switch"].ip("link", "set", f"to-{name}", "up")
+        return self.nodes["switch"].without(f"to-{name}")
 
     def ends_of(self, client: socket.socket) -> tuple[tuple[Place, Place], tuple[Place, Place]]:
         """Whence and whither a client's packets go, and those of its answers from the first back end to the switch."""
@@ -142,7 +137,7 @@ class HandOff(Running):
         """All that comes until the end."""
         with self.connection() as client:
             client.sendall(sent)
-            return b"".join(iter(lambda: client.recv(65536), b""))
+            return read_all(client)[0]
 
 
 @pytest.fixture(scope="module")
@@ -168,16 +163,14 @@ def at_work(network: Network) -> Iterator[HandOff]:
     (network.directory / "access.log").unlink(missing_ok=True)
     world = HandOff(network)
     try:
-        for name in ("switch", *BACK_ENDS, "front"):
-            world.start(name)
+        world.start("switch", *BACK_ENDS, "front")
         world.wait_for(*BACK_ENDS)
         yield world
     finally:
         # Back ends that nobody waits for: each would wait a second for a front that is gone.
         if "front" in world.processes:
             world.processes.pop("front").stop()
-        for name in world.processes.keys() & set(BACK_ENDS):
-            world.kill(name)
+        world.kill(*world.processes.keys() & set(BACK_ENDS))
         world.stop()
 
 

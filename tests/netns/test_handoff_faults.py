@@ -14,11 +14,11 @@ import pytest
 
 from experiments.handoff.network import BACK_ENDS
 from experiments.testbed.usage import counters
-from tests.netns.connections import Refused, take_head
+from tests.netns.connections import TCP, Refused, take_head
 from tests.netns.forging import ACK, FIN, RST, SYN, forged, send
 from tests.netns.handoff_world import LARGE, SIZE, HandOff, answer, get, needs_tools, pattern, request
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
-from tests.netns.world import eventually, ruled, serving, socket_at
+from tests.netns.world import eventually, listener_at, ruled, serving, socket_at
 
 pytestmark = needs_tools
 
@@ -129,7 +129,6 @@ def test_a_back_end_that_is_told_to_end_waits_no_longer_than_it_may(ended_by: st
         assert (time.monotonic() - begun >= 2) == (ended_by == "bound")
         with pytest.raises(Refused, match="reset"):
             answer(client)
-    handoff.start("a")
 
 
 def test_without_a_back_end_the_client_hears_so(handoff: HandOff) -> None:
@@ -137,13 +136,9 @@ def test_without_a_back_end_the_client_hears_so(handoff: HandOff) -> None:
     eventually(lambda: b" 502 " in handoff.exchange(request("a/1")))
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_switch_that_starts_anew_loses_no_connection(handoff: HandOff, how: str) -> None:
+def test_a_switch_that_is_told_to_end_and_starts_anew_loses_no_connection(handoff: HandOff) -> None:
     with downloading(handoff, f"a/{LARGE}") as download:
-        if how == "kill":
-            handoff.kill("switch")
-        else:
-            handoff.processes.pop("switch").stop()
+        handoff.processes.pop("switch").stop()
         time.sleep(0.5)
         handoff.start("switch")
     assert download.result() == pattern("a", LARGE)
@@ -187,7 +182,7 @@ def test_a_front_that_is_told_to_end_takes_back_clients_that_ask_without_a_rest(
             assert answer(client) == pattern("a", 1000)
             if number == 100:
                 begun = time.monotonic()
-                handoff.send_signal("front", signal.SIGTERM)
+                handoff.processes["front"].popen.terminate()
     assert time.monotonic() - begun < 0.8
     handoff.processes.pop("front").stop()
 
@@ -288,9 +283,8 @@ def test_answers_stay_whole_and_their_own_while_everything_starts_anew(handoff: 
         try:
             for name in ("a", "switch", "b", "front", "a", "switch"):
                 time.sleep(0.7)
-                handoff.kill(name)
-                time.sleep(0.3)
-                handoff.start(name)
+                with handoff.killed(name):
+                    time.sleep(0.3)
             time.sleep(1)
         finally:
             stop.set()
@@ -307,8 +301,6 @@ LONGER = PROBED_FOR + 3
 @contextmanager
 def slow_server(handoff: HandOff) -> Iterator[None]:
     """The first back end asks a server whose answers begin late, if their path says so."""
-    with handoff.nodes["a"].entered():
-        listener = socket.create_server(("127.0.0.1", 8080))
 
     def serve(connection: socket.socket) -> None:
         while True:
@@ -316,7 +308,7 @@ def slow_server(handoff: HandOff) -> Iterator[None]:
                 time.sleep(LONGER)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
-    with serving(listener, serve):
+    with serving(listener_at(handoff.nodes["a"], 8080, "127.0.0.1", TCP), serve):
         handoff.restart("a", relays=True)
         handoff.wait_for("a")
         yield
@@ -324,14 +316,13 @@ def slow_server(handoff: HandOff) -> Iterator[None]:
 
 def test_an_answer_whose_first_byte_comes_late_comes(handoff: HandOff) -> None:
     shorten_probes(handoff.processes["front"].popen.pid, 80)
-    with slow_server(handoff), handoff.connection() as client:
-        before = len(handoff.outcomes("handed-over"))
+    with slow_server(handoff), handoff.logged(2) as lines, handoff.connection() as client:
         client.sendall(request("a/late"))
         eventually(handoff.at_back_ends)
         assert answer(client) == b"hello"
         client.sendall(request("a/1"))
         assert answer(client) == b"hello"
-        eventually(lambda: len(handoff.outcomes("handed-over")) == before + 2)
+    assert [line["outcome"] for line in lines] == ["handed-over"] * 2
 
 
 def test_a_switch_that_starts_anew_late_in_a_long_answer_loses_no_connection(handoff: HandOff) -> None:

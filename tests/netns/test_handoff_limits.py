@@ -1,17 +1,15 @@
 import re
 import socket
-import struct
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
+from tests.netns.connections import TCP, read_all, reset
 from tests.netns.forging import ACK, RST, forged, send
 from tests.netns.handoff_world import LARGE, LONG, SIZE, HandOff, answer, get, needs_tools, pattern, request
 from tests.netns.test_handoff_faults import restart_back_end
-from tests.netns.world import eventually, socket_at
+from tests.netns.world import connected, eventually, sysctl
 
 pytestmark = needs_tools
 
@@ -58,20 +56,13 @@ def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_
                 time.sleep(0.5)
 
 
-@contextmanager
-def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[socket.socket]:
+def from_port(handoff: HandOff, port: int, room: int = 0) -> socket.socket:
     """A client's connection from this port (0: any), which has ``room`` for so many bytes that it has not read.
 
     Named ports are below those that the kernel picks: one of another connection's may rest in TIME-WAIT.
     """
-    with socket_at(handoff.nodes["client"]) as client:
-        client.settimeout(20)
-        if room is not None:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        client.bind((handoff.network.address("client"), port))
-        client.connect((handoff.network.address("front"), 80))
-        yield client
+    own, front = (handoff.network.address("client"), port), handoff.network.address("front")
+    return connected(handoff.nodes["client"], front, 80, own, 20, protocol=TCP, receive_buffer=room)
 
 
 def last_request(path: str, head: bytes = b"Connection: close\r\n") -> bytes:
@@ -98,7 +89,7 @@ def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connecti
             content += client.recv(1 << 16)
         # For longer than the last segments of a connection may come, and its rule stays for them.
         time.sleep(9)
-        content += b"".join(iter(lambda: client.recv(1 << 16), b""))
+        content += read_all(client)[0]
     assert content.partition(b"\r\n\r\n")[2] == pattern("a", LONG)
     eventually(lambda: not handoff.at_back_ends())
     eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > LONG)
@@ -113,8 +104,7 @@ def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again
         came = 0
         while came < LONG - 200_000:
             came += len(client.recv(1 << 16))
-        # A close then resets the connection.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset(client)
     eventually(handoff.at_rest)
     assert one_exchange(handoff, port) < 10
 
@@ -159,16 +149,13 @@ def test_a_client_that_connects_again_from_its_port_does_not_wait_for_the_rule_b
 def test_a_connection_that_its_back_end_remembers_is_answered(handoff: HandOff, clocks: int, outcome: str) -> None:
     """With timestamps the kernel puts the new connection in the place of the old one (tcp_twsk_unique()). Without, it
     refuses, and the front relays."""
-    client, port = handoff.nodes["client"], 20405 + clocks
-    client.sysctl(net__ipv4__tcp_timestamps=clocks)
-    try:
+    port = 20405 + clocks
+    with sysctl(handoff.nodes["client"], net__ipv4__tcp_timestamps=clocks):
         one_exchange(handoff, port)
         eventually(lambda: remembers(handoff, port))
         # Until the switch's rule has ended.
         time.sleep(6)
         one_exchange(handoff, port)
-    finally:
-        client.sysctl(net__ipv4__tcp_timestamps=1)
     eventually(lambda: len([line for line in handoff.lines() if line["client"].endswith(f":{port}")]) == 2)
     assert handoff.lines()[-1]["outcome"] == outcome
 

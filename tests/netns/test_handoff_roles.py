@@ -73,8 +73,7 @@ def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> No
     network = handoff.network
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*impostor(network, "m1", network.address("a")))
-    handoff.kill("a")
-    handoff.kill("front")
+    handoff.kill("a", "front")
     with network.nodes["a"].entered():
         listener = socket.create_server((network.address("a"), 7401))
 

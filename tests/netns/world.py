@@ -141,10 +141,21 @@ def socket_at(
         return socket.socket(family, kind, protocol)
 
 
-def datagrams_at(node: Node, version: int = 4, seconds: float = 1.0) -> socket.socket:
-    """One for datagrams of an IP version, that waits no longer than that."""
+def datagrams_at(
+    node: Node,
+    version: int = 4,
+    seconds: float = 1.0,
+    *,
+    at: tuple[str, int] | None = None,
+    to: tuple[str, int] | None = None,
+) -> socket.socket:
+    """One for datagrams of an IP version, that waits no longer than that; ``at`` an address, connected ``to`` one."""
     made = socket_at(node, socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
     made.settimeout(seconds)
+    if at:
+        made.bind(at)
+    if to:
+        made.connect(to)
     return made
 
 
@@ -167,11 +178,16 @@ def connected(
     seconds: float | None = None,
     *,
     protocol: int,
+    receive_buffer: int = 0,
 ) -> socket.socket:
-    """A connection from a node that waits no longer than that; raises OSError."""
+    """A connection from a node that waits no longer than that, and holds ``receive_buffer`` bytes that are not read yet
+    if that is not 0; raises OSError.
+    """
     made = socket_at(node, socket.AF_INET6 if ":" in address else socket.AF_INET, protocol=protocol)
     try:
         made.settimeout(seconds)
+        if receive_buffer:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         if source:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(source)
@@ -182,11 +198,17 @@ def connected(
     return made
 
 
-def listener_at(node: Node, port: int) -> socket.socket:
-    """A node's listening socket of Multipath TCP, on all of its addresses."""
-    made = socket_at(node, socket.AF_INET6, protocol=socket.IPPROTO_MPTCP)
+def listener_at(
+    node: Node, port: int, address: str = "::", protocol: int = socket.IPPROTO_MPTCP, receive_buffer: int = 0
+) -> socket.socket:
+    """A node's listening socket, on all of its addresses or on one; its connections hold ``receive_buffer`` bytes that
+    are not read yet, if that is not 0 (``SO_RCVBUF``).
+    """
+    made = socket_at(node, socket.AF_INET6 if ":" in address else socket.AF_INET, protocol=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(("::", port))
+    if receive_buffer:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    made.bind((address, port))
     made.listen(100)
     return made
 
@@ -240,9 +262,26 @@ def sysctl(node: Node, **values: str | int) -> Iterator[None]:
         node.sysctl(**before)
 
 
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A file system in memory of this size, for the length of the block."""
+    place.mkdir(exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "none", str(place))
+    try:
+        yield place
+    finally:
+        run("umount", "--lazy", str(place))
+
+
 def resident(pid: int) -> int:
     """Bytes of memory that a process has (proc(5))."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of the processor, that a process has had so far (proc(5), utime and stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def eventually(fact: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -254,3 +293,15 @@ def eventually(fact: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         # A try may start programs, which take the processors from other tests.
         pause = min(1.2 * pause, 0.1)
     return value
+
+
+def settled(value: Callable[[], Any], looks: int = 4) -> Any:
+    """What ``value`` gives once it has given the same so many times, a fiftieth of a second apart or more."""
+    seen: list[Any] = []
+
+    def is_settled() -> bool:
+        seen.append(value())
+        return len(seen) >= looks and all(each == seen[-1] for each in seen[-looks:])
+
+    eventually(is_settled)
+    return seen[-1]
