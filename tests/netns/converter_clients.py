@@ -57,11 +57,10 @@ def authority(host: str, port: int) -> bytes:
     return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode()
 
 
-def convert_message(*tlvs: bytes, version: int = VERSION, magic: int = MAGIC, length: int | None = None) -> bytes:
-    """A message of RFC 8803 section 6.1; ``length`` is its true length in 32-bit words unless given."""
+def convert_message(*tlvs: bytes) -> bytes:
+    """A message of RFC 8803 section 6.1."""
     body = b"".join(tlvs)
-    words = 1 + len(body) // 4 if length is None else length
-    return struct.pack("!BBH", version, words, magic) + body
+    return struct.pack("!BBH", VERSION, 1 + len(body) // 4, MAGIC) + body
 
 
 def convert_connect(host: str, port: int) -> bytes:

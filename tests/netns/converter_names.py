@@ -8,6 +8,7 @@ from contextlib import suppress
 from scapy.layers.dns import DNS, DNSQR
 
 from experiments.testbed.node import Node
+from tests.netns.world import datagrams_at
 
 
 class Names:
@@ -81,12 +82,7 @@ class Names:
 
 def looked_up(node: Node, name: str, server: str, source: str = "") -> list[str] | None:
     """The IPv4 addresses of ``name`` that ``server`` tells ``node``; None if it says nothing."""
-    with node.entered():
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with client:
-        client.settimeout(1)
-        client.bind((source, 0))
-        client.connect((server, 53))
+    with datagrams_at(node, at=(source, 0), to=(server, 53)) as client:
         try:
             client.send(bytes(DNS(id=77, rd=1, qd=DNSQR(qname=name))))
             answer = DNS(client.recv(512))

@@ -13,10 +13,8 @@ is in none of its networks; lan's way out is the client, which may run a convert
 import shutil
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -26,13 +24,13 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns import world
-from tests.netns.connections import MPTCP, TCP, Refused, more, take_head
+from tests.netns.connections import MPTCP, TCP, Refused, again_and_again, more, take_head
 from tests.netns.converter_clients import LISTENER, TRANSPARENT, ask, request
 from tests.netns.converter_names import Names
 from tests.netns.converter_process import METRICS, SERVER, Converter, program, start
 from tests.netns.converter_services import Handler, hold
 from tests.netns.squid_world import Syn, Wire
-from tests.netns.world import connected, eventually
+from tests.netns.world import connected, eventually, listener_at
 from tributary.paths import CACHE
 
 SERVER6, SERVER_PRIVATE = "2001:db8::2", "10.7.0.2"
@@ -146,8 +144,8 @@ class World:
     directory: Path
     wire: Wire
     names: Names
-    _intercept: str = ""
-    _numbers: Iterator[int] = field(default_factory=lambda: count(8001))
+    _intercept: str = field(default="", init=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(8001), init=False)
 
     # --- What is there for the length of a block ---
 
@@ -185,10 +183,7 @@ class World:
         Its sockets hold ``receive_buffer`` bytes that are not read yet, if that is not 0 (``SO_RCVBUF``).
         """
         service = Service(port or next(self._numbers))
-        with self.server.entered():
-            listener = socket.create_server(("::", service.port), family=socket.AF_INET6, dualstack_ipv6=True)
-        if receive_buffer:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        listener = listener_at(self.server, service.port, protocol=TCP, receive_buffer=receive_buffer)
 
         def serve(connection: socket.socket) -> None:
             connection.settimeout(20)
@@ -277,24 +272,9 @@ class World:
         except ConnectionError:
             return "reset"
 
-    @contextmanager
-    def asking(self, kind: str, port: int, protocol: int = TCP, clients: int = 1) -> Iterator[list[str]]:
+    def asking(self, kind: str, port: int, protocol: int = TCP, clients: int = 1) -> AbstractContextManager[list[str]]:
         """Clients that ask for SERVER again and again for the length of the block; what they hear."""
-        heard: list[str] = []
-        over = threading.Event()
-
-        def ask_again_and_again() -> None:
-            while not over.is_set():
-                heard.append(self.hears(kind, SERVER, port, protocol))
-
-        with ThreadPoolExecutor(clients) as threads:
-            asking = [threads.submit(ask_again_and_again) for _ in range(clients)]
-            try:
-                yield heard
-            finally:
-                over.set()
-        for each in asking:
-            each.result()
+        return again_and_again(lambda: self.hears(kind, SERVER, port, protocol), clients)
 
     @contextmanager
     def joined(
@@ -358,25 +338,18 @@ class World:
         return [syn for syn in self.syns() if syn.port not in (53, METRICS)]
 
 
-@contextmanager
-def standing() -> Iterator[World]:
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
-        nodes = stack.enter_context(standing_nodes("conv-", _NETWORK, directory))
-        wire, names = Wire(nodes["gateway"]), Names(nodes["server"], SERVER)
-        stack.callback(wire.close)
-        stack.callback(names.close)
-        lan, client, gateway, server = (nodes[name] for name in ("lan", "client", "gateway", "server"))
-        yield World(lan, client, gateway, server, directory, wire, names)
-
-
 @pytest.fixture(scope="module")
-def conv_built() -> Iterator[World]:
+def conv_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         pytest.skip(f"missing: {', '.join(missing)}")
     program()
-    with standing() as world:
-        yield world
+    directory = tmp_path_factory.mktemp("conv")
+    with (
+        standing_nodes("conv-", _NETWORK, directory) as nodes,
+        closing(Wire(nodes["gateway"])) as wire,
+        closing(Names(nodes["server"], SERVER)) as names,
+    ):
+        yield World(**nodes, directory=directory, wire=wire, names=names)
 
 
 @pytest.fixture

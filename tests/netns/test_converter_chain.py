@@ -4,7 +4,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -21,13 +21,14 @@ from tests.netns.converter_clients import (
     convert_reply,
     request,
 )
-from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, chain, gateway, node, route, via, via_routes
+from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, at_home, chain, gateway, node, route, via, via_routes
 from tests.netns.converter_process import SERVER, Converter
-from tests.netns.converter_services import SERVED, SERVICE, answer, echo, fetch, greet, path_of, respond
-from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, PORTS, SERVER6, World
+from tests.netns.converter_services import SERVED, SERVICE, answer, echo, fetch, greet, naming
+from tests.netns.converter_world import ALL, GATEWAY, PORTS, SERVER6, World
 from tests.netns.world import eventually
 
 _PASSED = 192
+PROXY = 'kind = "http"\naddress = "[::]:3128"\n'
 
 
 @pytest.mark.parametrize(
@@ -150,11 +151,9 @@ def test_a_name_goes_the_way_of_its_addresses(conv: World) -> None:
 def test_a_server_that_only_the_next_converter_has_a_route_to_is_reached_by_it(conv: World, fallback: str) -> None:
     """Of two addresses of a name the one is taken to which there is a route from here, too."""
     conv.names.records.update({"six.test": [SERVER6], "both.test": [SERVER6, SERVER]})
-    way = gateway(f"{GATEWAY}:{PORTS['convert']}", f'fallback = "{fallback}"')
-    listen = '[[listen]]\nkind = "http"\naddress = "[::]:3128"\nvia_gateway = true\n'
     with (
         conv.added(conv.client, "-6", "route", "unreachable 2001:db8::/64"),
-        conv.converter(CLIENTS + way + listen, node=conv.client),
+        conv.converter(at_home(PROXY, f"{GATEWAY}:{PORTS['convert']}", f'fallback = "{fallback}"'), node=conv.client),
         conv.serving(greet) as service,
     ):
 
@@ -174,11 +173,10 @@ def test_a_server_that_only_the_next_converter_has_a_route_to_is_reached_by_it(c
 @pytest.mark.parametrize("refuse", ["prohibit", "blackhole"])
 def test_what_a_route_refuses_goes_to_no_other_converter(conv: World, refuse: str) -> None:
     host = "203.0.113.9"
-    listen = '[[listen]]\nkind = "http"\naddress = "[::]:3128"\nvia_gateway = true\n'
     with (
         conv.added(conv.client, "-4", "route", f"{refuse} {host}/32"),
         conv.added(conv.client, "-6", "route", f"{refuse} 2001:db8::/64"),
-        conv.converter(CLIENTS + gateway(f"{GATEWAY}:{PORTS['convert']}") + listen, node=conv.client),
+        conv.converter(at_home(PROXY, f"{GATEWAY}:{PORTS['convert']}"), node=conv.client),
         conv.converter(ALL) as behind,
     ):
         for target in (host, SERVER6):
@@ -271,6 +269,14 @@ MEMBER = f'[gateway]\nconverters = ["{GATEWAY}/32"]\n'
 """A converter that others may send a named chain through."""
 
 
+@contextmanager
+def members(conv: World, config: str, *names: str, keys: str = "") -> Iterator[list[Converter]]:
+    """The converter that clients go to, with this configuration, and those of NODES, each a MEMBER."""
+    with ExitStack() as stack:
+        behind = [stack.enter_context(node(conv, name, MEMBER + keys)) for name in names]
+        yield [stack.enter_context(conv.converter(config)), *behind]
+
+
 def named(*ways: str) -> str:
     """The first converter's, with these ways to SERVER, each of names of NODES."""
     texts = [" ".join(NODES.get(name, name) for name in way.split()) for way in ways]
@@ -282,10 +288,10 @@ def named(*ways: str) -> str:
 )
 def test_the_first_converter_names_the_chain(conv: World, kind: str, keys: str) -> None:
     config = named("first third second").replace("fallback", f"{keys}fallback")
-    with ExitStack() as stack:
-        nodes = [stack.enter_context(node(conv, name, MEMBER + keys)) for name in ("first", "third", "second")]
-        stack.enter_context(conv.converter(config))
-        service = stack.enter_context(conv.serving(SERVICE[kind]))
+    with (
+        members(conv, config, "first", "third", "second", keys=keys) as (_, *nodes),
+        conv.serving(SERVICE[kind]) as service,
+    ):
         assert conv.hears(kind, SERVER, service.port) == SERVED[kind]
         eventually(lambda: all(map(Converter.served, nodes)))
         servers = [line["server"] for each in nodes for line in each.lines()]
@@ -310,9 +316,7 @@ def test_the_next_best_way_serves_the_same_connection_where_a_converter_behind_t
     conv: World,
 ) -> None:
     with (
-        node(conv, "first", MEMBER) as first,
-        node(conv, "third", MEMBER) as third,
-        conv.converter(named("first second", "first third")) as converter,
+        members(conv, named("first second", "first third"), "first", "third") as (converter, first, third),
         conv.serving(greet) as service,
     ):
         for _ in range(2):
@@ -339,10 +343,7 @@ def hanging(converter: Converter) -> Iterator[None]:
 def test_the_next_best_way_serves_the_same_connection_where_the_next_converter_hangs(conv: World, keys: str) -> None:
     config = named("second third", "first third").replace("fallback", f'{keys}timeout = "500ms"\nfallback')
     with (
-        node(conv, "first", MEMBER + keys) as first,
-        node(conv, "second", MEMBER + keys) as second,
-        node(conv, "third", MEMBER + keys),
-        conv.converter(config) as converter,
+        members(conv, config, "first", "second", "third", keys=keys) as (converter, first, second, _),
         conv.serving(greet) as service,
     ):
         with hanging(second):
@@ -361,13 +362,6 @@ def test_a_request_on_a_kept_connection_takes_another_way_where_the_next_convert
     config = named("second third", "first third").replace("fallback", 'timeout = "900ms"\nretry = "1s"\nfallback')
     asked: list[bytes] = []
 
-    def serve(connection: socket.socket) -> None:
-        with suppress(IndexError, Refused):
-            while True:
-                asked.append(path := path_of(take_head(connection)))
-                time.sleep(2 if path == b"/slow" else 0)
-                respond(connection, path)
-
     def ask(path: str) -> float:
         begun = time.monotonic()
         with conv.proxy("absolute") as client:
@@ -375,11 +369,8 @@ def test_a_request_on_a_kept_connection_takes_another_way_where_the_next_convert
         return time.monotonic() - begun
 
     with (
-        node(conv, "first", MEMBER) as first,
-        node(conv, "second", MEMBER) as second,
-        node(conv, "third", MEMBER),
-        conv.converter("workers = 1\n" + config) as converter,
-        conv.serving(serve) as service,
+        members(conv, "workers = 1\n" + config, "first", "second", "third") as (converter, first, second, _),
+        conv.serving(naming(2, asked)) as service,
     ):
         for path in ("/", "/slow", "/"):
             ask(path)
@@ -452,17 +443,13 @@ def test_a_server_that_lets_a_converter_wait_says_nothing_of_that_converter(conv
 
 
 def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:
-    with node(conv, "first", MEMBER), conv.converter(named("third first", "first second")):
+    with members(conv, named("third first", "first second"), "first"):
         assert conv.hears("connect", SERVER, 8000) == "502"
 
 
 def test_a_chain_with_a_stranger_in_it_goes_nowhere(conv: World) -> None:
     stranger = f"{SERVER}:2301"
-    with (
-        node(conv, "first", MEMBER) as first,
-        conv.converter(named(f"first {stranger}")),
-        conv.serving(greet) as service,
-    ):
+    with members(conv, named(f"first {stranger}"), "first") as (_, first), conv.serving(greet) as service:
         assert conv.hears("convert", SERVER, service.port) == "convert 32"
         eventually(lambda: first.served() == ["chain-forbidden"])
 

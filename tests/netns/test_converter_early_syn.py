@@ -3,10 +3,8 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from threading import Event
 
 import pytest
 from scapy.layers.inet import IP, TCP
@@ -14,7 +12,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
 
 from experiments.testbed.node import Node
-from tests.netns.connections import MPTCP, passes, read_all, reset, seconds_to_reset
+from tests.netns import forging
+from tests.netns.connections import MPTCP, again_and_again, passes, read_all, reset, seconds_to_reset
 from tests.netns.converter_clients import PROTOCOLS
 from tests.netns.converter_nodes import at_home
 from tests.netns.converter_process import SERVER, Converter
@@ -40,6 +39,7 @@ from tributary.settings.errors import Exit
 PORT = 7070
 EARLY = 'intercept = "tproxy"\nearly_syn = true\n'
 CONFIG = ALL.replace(f":{PORTS['tproxy']}", f":{PORT}").replace('intercept = "tproxy"\n', EARLY)
+KEEPING = CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
 ONE_SECOND = '[early_syn]\ntimeout = "1s"\n'
 JOIN = [(30, bytes.fromhex("1001 01020304 05060708"))]  # RFC 8684 section 3.2
 HOSTS = pytest.mark.parametrize(("source", "host"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
@@ -78,15 +78,7 @@ def syn(source: str, host: str, port: int = 40000, options: list[tuple[int, byte
 
 def send(conv: World, *packets: Packet, node: Node | None = None) -> None:
     """As they are, from the client, or from ``node``."""
-    with (node or conv.client).entered():
-        sockets = {
-            version: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
-            for version, family in ((4, socket.AF_INET), (6, socket.AF_INET6))
-        }
-    for packet in packets:
-        sockets[packet.version].sendto(bytes(packet), (packet.dst, 0))
-    for each in sockets.values():
-        each.close()
+    forging.send(node or conv.client, map(bytes, packets))
 
 
 def seen(converter: Converter) -> dict[str, int]:
@@ -105,6 +97,14 @@ def given_up(converter: Converter) -> int:
 def left(conv: World) -> list[tuple[str, int]]:
     """Where the gateway's SYNs since the last call went."""
     return [(each.target, each.port) for each in conv.syns_to_servers()]
+
+
+def carries(connection: socket.socket) -> None:
+    """Echoes, to its end."""
+    with connection as client:
+        assert passes(client, client, bytes(range(256)) * 1024)
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client)[0] == b""
 
 
 @HOSTS
@@ -131,24 +131,11 @@ def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source:
 @HOSTS
 @PROTOCOLS
 def test_the_client_gets_the_connection_that_was_begun(conv: World, source: str, host: str, protocol: int) -> None:
-    data = bytes(range(256)) * 1024
     with conv.converter(ONE_SECOND + CONFIG) as converter, conv.serving(echo, PORT) as service:
-        with conv.connect(host, PORT, protocol, source) as client:
-            assert passes(client, client, data)
-            client.shutdown(socket.SHUT_WR)
-            assert read_all(client)[0] == b""
+        carries(conv.connect(host, PORT, protocol, source))
         assert left(conv) == [(host, PORT)]
         assert (len(service.peers), waiting(converter), given_up(converter)) == (1, 0, 0)
         eventually(lambda: converter.served() == ["ok"])
-
-
-def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
-    config = ONE_SECOND + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
-    with conv.converter(config), conv.serving(echo, PORT) as service:
-        send(conv, syn(CLIENT, SERVER, 41000))
-        eventually(lambda: left(conv) == [(SERVER, PORT)])
-        # The server's answer is for the client here: nobody let it back in (test_converter_transparent does).
-        assert service.peers == []
 
 
 @pytest.mark.parametrize(
@@ -176,19 +163,6 @@ def test_a_syn_that_is_sent_again_is_one(conv: World) -> None:
         assert left(conv) == [(SERVER, PORT)]
 
 
-def test_malformed_syns_are_nothing(conv: World) -> None:
-    with conv.converter(ONE_SECOND + CONFIG) as converter:
-        whole = syn(CLIENT, SERVER, options=JOIN)
-        # Option lengths 0, 1, past the end.
-        for length in (0, 1, 41):
-            packet = bytearray(bytes(whole))
-            packet[41] = length
-            send(conv, IP(bytes(packet)))
-        send(conv, syn(CLIENT, SERVER, 40001, JOIN))
-        eventually(lambda: seen(converter) == {"join": 1})
-        assert left(conv) == []
-
-
 def test_a_server_that_refuses_is_no_false_success(conv: World) -> None:
     with conv.converter(ONE_SECOND + CONFIG) as converter:
         # The reset may come before connect(2) has returned.
@@ -208,8 +182,7 @@ def test_a_reload_turns_it_on_and_off(conv: World) -> None:
         assert left(conv) == [(SERVER, PORT)]
         assert "reloaded:" in converter.reload(late)
         send(conv, syn(CLIENT, SERVER, 43002))
-        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            assert passes(client, client, b"here")
+        carries(conv.connect(SERVER, PORT, MPTCP, CLIENT))
         assert (seen(converter), left(conv)) == ({"started": 1}, [(SERVER, PORT)])
 
 
@@ -222,13 +195,11 @@ def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
         for start in range(0, len(forged), 200):
             send(conv, *forged[start : start + 200])
             assert waiting(converter) <= 32
-            with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-                assert passes(client, client, b"here")
+            carries(conv.connect(SERVER, PORT, MPTCP, CLIENT))
         eventually(lambda: seen(converter).get("flood", 0) > 0)
         conv.syns()
         send(conv, syn(CLIENT, SERVER, 45000))
-        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            assert passes(client, client, b"here")
+        carries(conv.connect(SERVER, PORT, MPTCP, CLIENT))
         # The real client's alone.
         assert left(conv) == [(SERVER, PORT)]
         before = seen(converter)["started"]
@@ -245,12 +216,8 @@ def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
 def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
     conv: World, source: str, host: str, fast_open: bool
 ) -> None:
-    data = bytes(range(256)) * 1024
     with conv.converter(ALL) as gateway, router(conv, fast_open) as home, conv.serving(echo, PORT) as service:
-        with conv.connect(host, PORT, node=conv.lan) as client:
-            assert passes(client, client, data)
-            client.shutdown(socket.SHUT_WR)
-            assert read_all(client)[0] == b""
+        carries(conv.connect(host, PORT, node=conv.lan))
         assert left(conv) == [(host, PORT)]
         assert [peer for peer, _ in service.peers] == ["2001:db8::1" if ":" in host else "203.0.113.1"]
         for converter in (home, gateway):
@@ -283,9 +250,6 @@ def answer_all(connection: socket.socket) -> None:
         echo(connection)
 
 
-KEEPING = CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
-
-
 def test_a_client_whose_syn_another_process_has_seen_gets_its_own_address_once_that_lets_it_go(conv: World) -> None:
     """In the moment of a hand-over the one process may have begun a connection, and the other accept its client."""
     own = (CLIENT, 40001)
@@ -306,28 +270,19 @@ def test_a_client_whose_syn_another_process_has_seen_gets_its_own_address_once_t
 
 
 def test_nobody_is_refused_while_early_connections_with_clients_addresses_are_handed_over(conv: World) -> None:
-    over, heard = Event(), list[bool]()
 
-    def ask_again_and_again() -> None:
-        while not over.is_set():
-            with conv.connect(SERVER, PORT) as client:
-                heard.append(passes(client, client))
+    def ask() -> bool:
+        with conv.connect(SERVER, PORT) as client:
+            return passes(client, client)
 
-    with (
-        upgradable(conv, KEEPING) as converter,
-        return_path(conv),
-        conv.serving(answer_all, PORT),
-        ThreadPoolExecutor(4) as threads,
-    ):
-        asking = [threads.submit(ask_again_and_again) for _ in range(4)]
-        try:
+    with upgradable(conv, KEEPING) as converter, return_path(conv), conv.serving(answer_all, PORT) as service:
+        with again_and_again(ask, 4) as heard:
             for _ in range(4):
                 hand_over(converter)
-        finally:
-            over.set()
-        for each in asking:
-            each.result()
-        assert len(heard) > 20
+        assert len(heard) > 20 and all(heard)
+        # The last one of them begins to look for SYNs when the one before it has let them go.
+        eventually(lambda: ask() and seen(converter).get("started"))
+        assert {peer for peer, _ in service.peers} == {CLIENT}
 
 
 def test_without_the_right_to_see_packets_it_says_so(conv: World) -> None:

@@ -28,7 +28,7 @@ from tests.netns.converter_clients import PROTOCOLS, authority, request
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo, fetch, fields_of, heard, hold, respond
 from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, World
-from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers, length_of
+from tests.netns.early_answers import SIZES, SMALL, EarlyAnswers, length_of
 from tests.netns.world import eventually
 from tributary.settings.files import check
 
@@ -208,39 +208,21 @@ def test_upload_that_is_answered_early_takes_nothing_from_the_next_request(
 ) -> None:
     """The server reads nothing of a POST's content until it has answered by a 401 that keeps the connection, and then
     all of it, as nginx does. The content of the client's next request ends in a request that nobody has sent: it must
-    never be served.
+    never be served."""
 
-    How much the sockets take is not known beforehand, so uploads of several sizes are tried: some go into them whole,
-    some wait in the converter in part, some wait at the client too."""
-    server = EarlyAnswers()
-    went_on = 0
-    for size in range(40_000, 200_000, 10_000):
+    def post(path: bytes, content: bytes) -> bytes:
+        return request("absolute", SERVER, service.port, path.decode(), "POST", length(content)) + content
+
+    def passed_on() -> tuple[int, int]:
+        status = running.status()
+        return status["buffered_bytes"], sum(one["up_bytes"] for one in status["connections"])
+
+    server, went_on = EarlyAnswers(), 0
+    for size in SIZES:
         server.forget()
         with net.serving(server.serve, receive_buffer=SMALL) as service, net.proxy("absolute", protocol) as client:
-            early = request("absolute", SERVER, service.port, "/early", "POST", length(bytes(size)))
-            client.sendall(early + bytes(size))
-            wait_until_nothing_moves(running)
-            waits = running.status()["buffered_bytes"] > 0
-            server.may_answer.set()
-            head, content = heard(client)
-            server.may_read.set()
-            assert (head.split()[1], content) == (b"401", b"no")
-            if fields_of(head).get(b"connection") == b"close":
-                continue
-            went_on += waits
-            assert fetch(client, service.port, "/next", "POST", length(TRAP), TRAP)[1] == b"done"
-            assert len(service.peers) == (2 if waits else 1)
-        assert server.paths == [b"/early", b"/next"]
+            went_on += server.takes_nothing_of_the_next(client, post, size, passed_on, service.came)
     assert went_on, "of no size a part waited in the converter alone"
-
-
-def wait_until_nothing_moves(running: Converter) -> None:
-    """Until the converter has passed on, or keeps, what it can."""
-    seen: list[tuple[int, int]] = []
-    while len(seen) < 4 or len(set(seen[-4:])) > 1 or seen[-1] == (0, 0):
-        status = running.status()
-        seen.append((status["buffered_bytes"], sum(one["up_bytes"] for one in status["connections"])))
-        time.sleep(0.02)
 
 
 # --- The upload goes on, or its client knows that it does not ---

@@ -74,15 +74,6 @@ def test_nobody_is_refused_while_it_is_handed_over_again_and_again(conv: World) 
         assert set(heard) == {"hello"}
 
 
-def test_a_wrong_configuration_is_not_handed_over_to(conv: World) -> None:
-    with upgradable(conv) as converter, conv.serving(greet) as service:
-        refuses(converter, "wokers = 3\n", 64)
-        assert converter.status()["pid"] == converter.pid
-        assert conv.hears("connect", SERVER, service.port, MPTCP) == "hello"
-        converter.write(ALL)
-        assert hand_over(converter) != converter.pid
-
-
 @pytest.mark.parametrize(
     ("key", "line", "changed"),
     [
@@ -109,12 +100,15 @@ def test_a_hand_over_changes_the_backlog(conv: World) -> None:
         assert conv.hears("connect", SERVER, service.port, MPTCP) == "hello"
 
 
-def test_a_successor_that_fails_late_leaves_everything_to_who_serves(conv: World) -> None:
+# A packet socket is among the last things that it opens.
+FAILS_LATE = "[limits]\nbacklog = 77\n" + ALL.replace('kind = "convert"', 'kind = "convert"\nearly_syn = true')
+
+
+@pytest.mark.parametrize(("config", "code"), [("wokers = 3\n", 64), (FAILS_LATE, 77)], ids=["at-once", "late"])
+def test_a_successor_that_fails_leaves_everything_to_who_serves(conv: World, config: str, code: int) -> None:
     limit = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
     with upgradable(conv, ALL, *limit) as converter, conv.serving(greet) as service:
-        # A packet socket is among the last things that it opens.
-        changed = ALL.replace('kind = "convert"', 'kind = "convert"\nearly_syn = true')
-        refuses(converter, "[limits]\nbacklog = 77\n" + changed, 77)
+        refuses(converter, config, code)
         assert converter.status()["pid"] == converter.pid
         assert sorted(file.name for file in converter.directory.glob("control*")) == ["control"]
         assert conv.backlogs() == {"4096"}

@@ -7,29 +7,23 @@ import pytest
 from tests.netns.connections import MPTCP, Refused, read_all, take, take_head
 from tests.netns.converter_clients import PROTOCOLS, request
 from tests.netns.converter_process import SERVER, Converter
-from tests.netns.converter_services import CONTENT, chunks, dechunked, fetch, fields_of, heard, path_of, respond
+from tests.netns.converter_services import CONTENT, chunks, dechunked, fetch, fields_of, heard, naming, respond
 from tests.netns.converter_world import ALL, BUFFER, World
 from tests.netns.world import eventually
 
 CONFIG = ALL + '[limits]\nbuffer = "64KiB"\n'
 
 
-def repeating(connection: socket.socket) -> None:
-    """Says which path it was asked for, over and over."""
-    while True:
-        respond(connection, path_of(take_head(connection)))
-
-
 @PROTOCOLS
 def test_pipelined_requests_are_answered_in_order_over_one_connection(net: World, protocol: int) -> None:
-    with net.serving(repeating) as service, net.proxy("absolute", protocol) as client:
+    with net.serving(naming()) as service, net.proxy("absolute", protocol) as client:
         client.sendall(b"".join(request("absolute", SERVER, service.port, f"/{number}") for number in range(50)))
         assert [heard(client)[1] for _ in range(50)] == [b"/%d" % number for number in range(50)]
         assert len(service.peers) == 1
 
 
 def test_pipelined_requests_for_two_servers_reach_each_its_own(net: World) -> None:
-    with net.serving(repeating) as one, net.serving(repeating) as two, net.proxy("absolute") as client:
+    with net.serving(naming()) as one, net.serving(naming()) as two, net.proxy("absolute") as client:
         requests = [request("absolute", SERVER, (one, two)[number % 2].port, f"/{number}") for number in range(10)]
         client.sendall(b"".join(requests))
         assert [heard(client)[1] for _ in range(10)] == [b"/%d" % number for number in range(10)]

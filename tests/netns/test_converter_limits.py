@@ -9,10 +9,10 @@ import pytest
 
 from tests.netns.connections import TCP, Refused, clog, passes, read_all, reset, take, take_head
 from tests.netns.converter_clients import ALL_KINDS, EXHAUSTED, FULL, KINDS, LISTENER, TRANSPARENT, TUNNELS, request
-from tests.netns.converter_process import METRICS, SERVER, Converter
+from tests.netns.converter_process import METRICS, SERVER
 from tests.netns.converter_services import SERVED, SERVICE, Handler, content, echo, greet
 from tests.netns.converter_world import ALL, BUFFER, GATEWAY, PORTS, SHORT_TIMEOUTS, TIMES, World
-from tests.netns.world import eventually, sysctl
+from tests.netns.world import eventually, settled, sysctl
 
 
 @pytest.mark.parametrize(
@@ -76,21 +76,13 @@ def push(begin: threading.Event, size: int) -> Handler:
     return serve
 
 
-def all_clogged(converter: Converter) -> bool:
-    """Whether nothing has moved for a while."""
-    before = converter.status()
-    time.sleep(0.2)
-    after = converter.status()
-    return [one["down_bytes"] for one in before["connections"]] == [one["down_bytes"] for one in after["connections"]]
-
-
 def test_when_slow_readers_hold_all_memory_new_work_is_refused_and_old_work_ends_whole(conv: World) -> None:
     config = ALL + TIMES + '[limits]\nbuffer = "64KiB"\nbuffered = "16KiB"\n'
     size, begin = 64 << 20, threading.Event()
     with conv.converter(config) as converter, conv.serving(push(begin, size)) as service, ExitStack() as stack:
         clients = [stack.enter_context(conv.opened(kind, SERVER, service.port)) for kind in TUNNELS[:3] * 3]
         begin.set()
-        eventually(lambda: all_clogged(converter))
+        settled(lambda: [one["down_bytes"] for one in converter.status()["connections"]], 10)
         assert 16 << 10 <= converter.status()["buffered_bytes"] <= len(clients) * BUFFER
         heard = {kind: conv.hears(kind, SERVER, service.port) for kind in KINDS}
         assert heard == FULL

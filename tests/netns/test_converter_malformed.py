@@ -5,8 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.netns.connections import MPTCP, Refused, read_all
-from tests.netns.converter_clients import convert_connect, convert_message, convert_reply
+from tests.netns.connections import read_all
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_world import ALL, World
 from tests.netns.world import eventually
@@ -72,30 +71,6 @@ def test_head_of_a_megabyte_is_refused_and_takes_no_memory(net: World, running: 
             # A client that sends more than is read for the answer's sake may lose the answer to a reset.
             assert data.split()[1:2] in ([b"431"], [b"414"], [b"400"], [b"501"], [])
     assert running.resident() - before < 4 << 20
-    assert net.syns_to_servers() == []
-
-
-GOOD = convert_connect(SERVER, 8080)
-MALFORMED = {
-    "version-2": (convert_message(GOOD, version=2), "convert 0"),
-    "length-0": (convert_message(GOOD, length=0), "reset"),
-    "unknown": (convert_message(b"\x63\1\0\0", GOOD), "convert 2"),
-    "twice": (convert_message(GOOD, GOOD), "convert 1"),
-}
-
-
-@pytest.mark.parametrize("vector", MALFORMED)
-def test_malformed_convert_message_gets_its_error_and_an_orderly_end(net: World, vector: str) -> None:
-    message, expected = MALFORMED[vector]
-    with net.proxy("convert", MPTCP) as connection:
-        connection.sendall(message)
-        with pytest.raises(Refused) as refused:
-            convert_reply(connection)
-        assert refused.value.args[0] == expected
-        if expected != "reset":
-            # Section 6.2.2: not a reset, which could overtake the error.
-            connection.shutdown(socket.SHUT_WR)
-            assert read_all(connection, 3) == (b"", "closed")
     assert net.syns_to_servers() == []
 
 

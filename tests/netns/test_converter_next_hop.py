@@ -30,6 +30,7 @@ from tests.netns.converter_services import (
     echo,
     fetch,
     greet,
+    naming,
     path_of,
     respond,
     take_request,
@@ -301,12 +302,6 @@ def test_a_response_that_has_begun_keeps_no_other_request_from_a_way_that_works(
 def test_a_request_waits_for_a_converter_that_others_hear_from_though_it_takes_no_new_connection(conv: World) -> None:
     """The path of new connections has died, and that of those that are there has not."""
 
-    def slow(connection: socket.socket) -> None:
-        while True:
-            path = path_of(take_head(connection))
-            time.sleep(3 if path == b"/slow" else 0)
-            respond(connection, path)
-
     def drip(connection: socket.socket) -> None:
         while True:
             connection.sendall(b"x")
@@ -316,7 +311,7 @@ def test_a_request_waits_for_a_converter_that_others_hear_from_though_it_takes_n
     with (
         node(conv, "first"),
         conv.converter(via(NODES["first"], 'timeout = "900ms"')) as converter,
-        conv.serving(slow) as service,
+        conv.serving(naming(slow=3)) as service,
         conv.serving(drip) as dripping,
         conv.proxy("absolute") as client,
         conv.opened("connect", SERVER, dripping.port),

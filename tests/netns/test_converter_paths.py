@@ -1,11 +1,12 @@
-"""The native converter over two emulated access links of 100 Mbit/s and 25 ms each: both are used, and one may go.
+"""The native converter over two emulated access links of 100 Mbit/s and 25 ms each: one may go.
 
     client == left,  100 Mbit/s, 25 ms ==\\
            == right, 100 Mbit/s, 25 ms ===> gateway (converter) -- server
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,6 +14,7 @@ from experiments.fetch import fetch
 from experiments.record import Download, Sample
 from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.impairment import lossy
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, Profile
@@ -25,7 +27,6 @@ LINK = {"rate": "100mbit", "delay": "12500us", "queue": 200}
 PROFILE = check({"links": {"left": LINK, "right": LINK}}, Profile, "two equal links")
 CUT, RESTORED = 2.0, 4.0  # seconds since the request
 LONGEST_GAP = 1.0
-MOST = 0.7
 TRIES = 3  # other work on the machine can spoil one
 
 
@@ -47,45 +48,22 @@ def net(file: File) -> Iterator[Testbed]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def by_mptcp(net: Testbed, file: File, progress: Callable[[int], None] = lambda _received: None) -> Download:
-    download = fetch(net, "native", file, "left", NATIVE_PORT, progress=progress)
+def interrupted(net: Testbed, file: File) -> Download:
+    """A download during which the right link is cut for two seconds, and nobody is told."""
+    ticks = 0  # a tenth of a second each
+    with ExitStack() as cut:
+
+        def progress(_received: int) -> None:
+            nonlocal ticks
+            ticks += 1
+            if ticks == CUT * 10:
+                cut.enter_context(lossy(net, net.topology.links[1]))
+            elif ticks == RESTORED * 10:
+                cut.close()
+
+        download = fetch(net, "native", file, "left", NATIVE_PORT, progress=progress)
     assert download.sha256 == file.sha256
     return download
-
-
-def test_both_paths_carry_most_of_their_sum(net: Testbed, file: File) -> None:
-    """0.89 to 0.99 on a calm machine; by the better path alone it would be half."""
-    small = random_file(100_000_000, seed=4)
-    shares: list[float] = []
-    while not shares or (shares[-1] < MOST and len(shares) < TRIES):
-        # Anew each time: what slows the machine slows both.
-        links = sum(fetch(net, link, small, link, None).mbps for link in ("left", "right"))
-        download = by_mptcp(net, file)
-        assert min(download.samples[-1].by_path().values()) > file.size / 4
-        shares.append(download.mbps / links)
-    assert max(shares) >= MOST, shares
-
-
-def filtered(net: Testbed, link: str, cut: bool) -> None:
-    """Nothing comes or goes by ``link`` any more, and nobody is told; or everything again."""
-    chains = (
-        f'chain in {{ type filter hook input priority 0; iifname "{link}" drop; }};',
-        f'chain out {{ type filter hook output priority 0; oifname "{link}" drop; }};',
-    )
-    net.client.run("nft", f"table inet cut {{ {' '.join(chains)} }}" if cut else "delete table inet cut")
-
-
-def interrupted(net: Testbed, file: File) -> Download:
-    """A download during which the right link is cut for two seconds."""
-    ticks = 0  # a tenth of a second each
-
-    def progress(_received: int) -> None:
-        nonlocal ticks
-        ticks += 1
-        if ticks in (CUT * 10, RESTORED * 10):
-            filtered(net, "right", cut=ticks == CUT * 10)
-
-    return by_mptcp(net, file, progress)
 
 
 def longest_gap(samples: list[Sample]) -> float:

@@ -7,11 +7,9 @@ import select
 import socket
 import struct
 import subprocess
-import tempfile
 import termios
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ from tests.netns.connections import MPTCP, TCP, read_all, take, take_head
 from tests.netns.converter_process import METRICS, SERVER, program, run
 from tests.netns.converter_services import answer, content, echo, greet, stream
 from tests.netns.converter_world import ALL, GATEWAY, PORTS, TIMES, World
-from tests.netns.world import eventually
+from tests.netns.world import eventually, small_disk
 
 
 def test_status_shows_listeners_and_connections(conv: World) -> None:
@@ -173,23 +171,20 @@ def test_bytes_by_path_are_told_whoever_ends_first(conv: World, first: str) -> N
 
 
 def test_full_disk_costs_lines_and_nothing_else(conv: World) -> None:
-    with tempfile.TemporaryDirectory(dir=conv.directory) as disk:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "log", disk], check=True)
-        try:
-            config = f'[log]\naccess = "{disk}/access"\n' + ALL + TIMES
-            with conv.converter(config) as converter, conv.serving(content) as service:
-                for _ in range(200):
-                    assert conv.hears("connect", GATEWAY, service.port) == "403"
-                eventually(lambda: "lines are lost" in converter.log)
-                for _ in range(50):
-                    assert conv.hears("absolute", SERVER, service.port) == "200"
-                assert converter.log.count("lines are lost") == 1
-                assert converter.status()["log_lines_dropped"] > 0
-                # The disk has room again, and the log begins a new file.
-                Path(disk, "access").unlink()
-                converter.reload(config)
-                # As soon as the old file's last writer has closed it.
-                eventually(lambda: conv.hears("connect", GATEWAY, 999) and "999" in Path(disk, "access").read_text())
-                assert all(json.loads(line) for line in Path(disk, "access").read_text().splitlines())
-        finally:
-            subprocess.run(["umount", disk], check=True)
+    with small_disk(conv.directory / "disk", "16k") as disk:
+        file = disk / "access"
+        config = f'[log]\naccess = "{file}"\n' + ALL + TIMES
+        with conv.converter(config) as converter, conv.serving(content) as service:
+            for _ in range(200):
+                assert conv.hears("connect", GATEWAY, service.port) == "403"
+            eventually(lambda: "lines are lost" in converter.log)
+            for _ in range(50):
+                assert conv.hears("absolute", SERVER, service.port) == "200"
+            assert converter.log.count("lines are lost") == 1
+            assert converter.status()["log_lines_dropped"] > 0
+            # The disk has room again, and the log begins a new file.
+            file.unlink()
+            converter.reload(config)
+            # As soon as the old file's last writer has closed it.
+            eventually(lambda: conv.hears("connect", GATEWAY, 999) and "999" in file.read_text())
+            assert all(json.loads(line) for line in file.read_text().splitlines())

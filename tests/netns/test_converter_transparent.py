@@ -1,5 +1,4 @@
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -8,7 +7,7 @@ import pytest
 
 from experiments.testbed.usage import counters
 from tests.netns.connections import MPTCP, TCP, meanwhile, passes, read_all, take
-from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
+from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT
 from tests.netns.converter_nodes import at_home
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo, greet
@@ -270,27 +269,3 @@ def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
                     assert is_greeted(conv, service)
                 assert gateway.outcomes("convert")["cookie"] >= 1
         assert "is unavailable" not in home.log
-
-
-@PROTOCOLS
-def test_client_without_a_cookie_is_given_one_and_reaches_nobody(conv: World, protocol: int) -> None:
-    with conv.converter(COOKIES), conv.serving(greet) as service:
-        connect = convert_connect(SERVER, service.port)
-        with conv.proxy("convert", protocol) as client:
-            client.sendall(convert_message(connect))
-            reply, _ = read_all(client)
-        assert struct.unpack("!BB", reply[4:6])[0] == 30
-        assert reply[6] == 3
-        cookie = reply[8 : 4 + reply[5] * 4]
-        assert len(cookie) == 16
-        assert service.peers == []
-        shown = struct.pack("!BBH", 22, 1 + len(cookie) // 4, 0) + cookie
-        for tlv, heard in ((shown, b"hello"), (shown[:-1] + bytes([shown[-1] ^ 1]), b"")):
-            with conv.proxy("convert", protocol) as client:
-                client.sendall(convert_message(connect, tlv))
-                if heard:
-                    convert_reply(client)
-                    assert take(client, 5) == heard
-                else:
-                    assert read_all(client)[0][6] == 32
-        assert len(service.peers) == 1
