@@ -11,7 +11,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
@@ -21,8 +21,9 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from squid import host
-from tests.netns.connections import read_all
-from tests.netns.world import connected, serving
+from tests.netns.connections import TCP, read_all
+from tests.netns.world import connected, listener_at, serving
+from tributary.wire.options import parse
 
 PROXY = ("10.0.0.1", 3128)
 PROXY6 = ("fd00::1", 3128)
@@ -105,15 +106,7 @@ def _syn(packet: bytes, interface: str) -> Syn | None:
         return None
     raw, family = (packet[16:20], socket.AF_INET) if version == 4 else (packet[24:40], socket.AF_INET6)
     port = struct.unpack("!H", tcp[2:4])[0]
-    return Syn(interface, socket.inet_ntop(family, raw), port, 30 in _option_kinds(tcp[20 : (tcp[12] >> 4) * 4]))
-
-
-def _option_kinds(options: bytes) -> list[int]:
-    kinds = []
-    while options and options[0] != 0:
-        kinds.append(options[0])
-        options = options[1:] if options[0] == 1 else options[options[1] :]
-    return kinds
+    return Syn(interface, socket.inet_ntop(family, raw), port, bool(parse(tcp[20 : (tcp[12] >> 4) * 4])))
 
 
 @dataclass
@@ -127,9 +120,7 @@ class Origin:
 
     def listening(self, port: int) -> AbstractContextManager[object]:
         """It listens at this port for the length of the block."""
-        with self.node.entered():
-            listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        return serving(listener, self._echo if port == 443 else self._answer)
+        return serving(listener_at(self.node, port, protocol=TCP), self._echo if port == 443 else self._answer)
 
     def take(self) -> list[bytes]:
         """What has come in since the last call, one item for each connection that brought anything."""
@@ -218,9 +209,9 @@ def read_answer(connection: socket.socket, seconds: float) -> Answer:
     return Answer(status, head.decode("latin-1"), body, ended)
 
 
-@contextmanager
-def world() -> Iterator[World]:
-    """Build all of it; whatever happens, take all of it down again. Skips the test where a tool is missing."""
+@pytest.fixture(scope="module")
+def squid_built() -> Iterator[World]:
+    """All of it; whatever happens, all of it is taken down again. Skips the test where a tool is missing."""
     if missing := [tool for tool in host.TOOLS if shutil.which(tool) is None]:
         pytest.skip(f"missing: {', '.join(missing)}")
     with ExitStack() as stack:
@@ -237,12 +228,6 @@ def world() -> Iterator[World]:
         wire = Wire(gateway)
         stack.callback(wire.close)
         yield World(client, gateway, server, directory, origin, wire, squid)
-
-
-@pytest.fixture(scope="module")
-def squid_built() -> Iterator[World]:
-    with world() as built:
-        yield built
 
 
 @pytest.fixture

@@ -46,11 +46,6 @@ def test_tunnel_is_mptcp_for_the_client_and_tcp_for_the_server(net: World, serve
     assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.syns()] == [(server.strip("[]"), 443, False)]
 
 
-def test_client_without_mptcp_is_served_as_well(net: World) -> None:
-    net.origin.body = b"hello"
-    assert net.ask("GET", f"http://{SERVER}/").body == b"hello"
-
-
 @pytest.mark.parametrize("gone", [False, True], ids=["client waits", "client is gone"])
 def test_repeated_syns_to_a_silent_server_carry_no_mptcp(net: World, gone: bool) -> None:
     net.gateway.ip("neighbour", "replace", SILENT, "lladdr", "02:00:00:00:00:66", "dev", "servers")
@@ -66,17 +61,12 @@ def test_repeated_syns_to_a_silent_server_carry_no_mptcp(net: World, gone: bool)
     assert len(seen) >= (1 if gone else 2)
 
 
-def test_nothing_is_kept_unless_the_cache_is_on(net: World) -> None:
+def test_a_cache_of_a_size_answers_by_itself_and_nothing_is_kept_without(net: World) -> None:
+    """By plain TCP. Squids of two namespaces do not meet."""
     net.origin.fields, net.origin.body = b"Cache-Control: max-age=600\r\n", b"keep me"
-    for _ in range(2):
-        assert net.ask("GET", f"http://{SERVER}/kept").body == b"keep me"
-    assert len(net.origin.take()) == 2
-
-
-def test_cache_of_a_size_answers_by_itself(net: World) -> None:
-    net.origin.fields, net.origin.body = b"Cache-Control: max-age=600\r\n", b"keep me"
-    settings = 'cache = "64MB"\ndrain = "0s"\n'
-    with start_squid(net.client, net.directory, settings, "cached"):
-        for _ in range(2):
-            assert net.ask("GET", f"http://{SERVER}/kept", proxy=("127.0.0.1", 3128)).body == b"keep me"
-    assert len(net.origin.take()) == 1
+    with start_squid(net.client, net.directory, 'cache = "64MB"\ndrain = "0s"\n', "cached"):
+        for proxy, asked in ((("127.0.0.1", 3128), 1), (PROXY, 2)):
+            for _ in range(2):
+                assert net.ask("GET", f"http://{SERVER}/kept", proxy=proxy).body == b"keep me"
+            assert len(net.origin.take()) == asked
+    assert net.ask("GET", f"http://{SERVER}/").status == 200

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +12,9 @@ import pytest
 
 from experiments.testbed.node import Node
 from squid.host import USER
+from tests.netns.connections import TCP
 from tests.netns.squid_world import SERVER, SETTINGS, World, net, squid, start_squid, write_settings
-from tests.netns.world import eventually, sysctl
+from tests.netns.world import eventually, listener_at, small_disk, sysctl
 from tributary.daemons import directories
 
 __all__ = ["net"]
@@ -72,9 +72,7 @@ def test_squid_that_cannot_be_is_refused(net: World, node: str, settings: str, c
 
 
 def test_port_that_another_program_has_is_refused(net: World) -> None:
-    with net.client.entered():
-        listener = socket.create_server(("127.0.0.1", 3128))
-    with listener:
+    with listener_at(net.client, 3128, "127.0.0.1", TCP):
         assert_refused(run(net.client, net, ""), 75, "port 3128 of 127.0.0.1 is in use")
 
 
@@ -164,31 +162,17 @@ def test_pid_file_of_a_dead_squid_whose_number_somebody_else_has_is_no_obstacle(
         assert squid_of(net, "reborn") != os.getpid()
 
 
-def test_squids_of_two_namespaces_do_not_meet(net: World) -> None:
-    with start_squid(net.client, net.directory, 'drain = "0s"\n', "second"):
-        assert net.ask("GET", f"http://{SERVER}/").status == 200
-        assert net.ask("GET", f"http://{SERVER}/", proxy=("127.0.0.1", 3128)).status == 200
-    assert net.ask("GET", f"http://{SERVER}/").status == 200
-
-
-def test_squid_that_dies_after_its_log_was_rotated_is_reported_with_its_reason(net: World) -> None:
-    log = net.directory / "rotated/log/cache.log"
+def test_squid_that_dies_after_its_log_was_rotated_is_reported_with_its_reason_and_cleaned_up(net: World) -> None:
+    log = net.directory / "dying/log/cache.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"of earlier days\n" * 10_000)
     shutil.chown(log, USER)
-    running = start_squid(net.client, net.directory, SETTINGS, "rotated")
-    log.write_text("2025/11/28 12:00:00| FATAL: no memory\n")
-    os.kill(squid_of(net, "rotated"), signal.SIGKILL)
-    assert running.popen.wait(20) == 71
-    assert "squid ended by itself, status -9: FATAL: no memory (see " in running.output()
-
-
-def test_squid_that_dies_is_reported_and_cleaned_up(net: World) -> None:
     before = traces(net.client, net)
     running = start_squid(net.client, net.directory, SETTINGS, "dying")
+    log.write_text("2025/11/28 12:00:00| FATAL: no memory\n")
     os.kill(squid_of(net, "dying"), signal.SIGKILL)
     assert running.popen.wait(20) == 71
-    assert "squid ended by itself, status -9" in running.output()
+    assert "squid ended by itself, status -9: FATAL: no memory (see " in running.output()
     after = traces(net.client, net)
     # Squid's own pid file is all that a killed Squid leaves; the next one takes it over.
     assert after["files"] == [*before["files"], "squid.pid"]  # type: ignore[misc]
@@ -200,8 +184,7 @@ def test_squid_that_dies_is_reported_and_cleaned_up(net: World) -> None:
 def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_replaces(net: World) -> None:
     before = traces(net.client, net)
     running = start_squid(net.client, net.directory, SETTINGS, "killed")
-    running.popen.kill()
-    running.popen.wait()
+    running.kill()
     assert "inet squid" in net.client.run("nft", "list", "tables")
     assert_refused(run(net.client, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
     orphan = squid_of(net, "killed")
@@ -232,7 +215,7 @@ def test_the_log_has_of_clients_what_the_settings_allow(net: World, privacy: str
 
 
 def test_squid_serves_without_its_log_while_the_disk_is_full(net: World) -> None:
-    with small_disk(net.directory / "full") as disk, start_squid(net.client, net.directory, SETTINGS, "full"):
+    with small_disk(net.directory / "full", "1m") as disk, start_squid(net.client, net.directory, SETTINGS, "full"):
         fill(disk)
         own, before = ("10.0.0.2", 3128), squid_of(net, "full")
         assert [net.ask("GET", f"http://{SERVER}/", own).status for _ in range(2)] == [200, 200]
@@ -240,16 +223,6 @@ def test_squid_serves_without_its_log_while_the_disk_is_full(net: World) -> None
         (disk / "filler").unlink()
         assert net.ask("GET", f"http://{SERVER}/", own).status == 200
         eventually(lambda: (disk / "log/access.log").read_text().count("\n") == 1)
-
-
-@contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", str(place)], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def fill(disk: Path) -> None:
