@@ -103,8 +103,7 @@ class Overlay:
 
     def kill(self, name: str) -> None:
         """End it as a crash would."""
-        self.processes[name].popen.kill()
-        self.processes[name].popen.wait()
+        self.processes[name].kill()
 
     def start(self, name: str, command: list[str]) -> Process:
         process = self.node.start(name, command)
@@ -119,6 +118,10 @@ class Overlay:
 
     def status(self) -> dict[str, Any]:
         return self.asked("status")
+
+    def round_trips(self, folder: str, node: str) -> dict[str, int]:
+        """The delays that a node has published, in microseconds."""
+        return dict(self.values(folder).get(node, {}).get("round_trip_us", {}))
 
     def refusals(self) -> list[str]:
         """What of etcd's entries the controller does not take."""

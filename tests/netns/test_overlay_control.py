@@ -2,14 +2,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import time
 from typing import Any
 
 import pytest
 
+from tests.netns.connections import TCP
 from tests.netns.overlay_world import ETCD, Overlay, full, outcome, until
-from tests.netns.world import needs, program
+from tests.netns.world import eventually, listener_at, needs, program
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = needs("etcd", "curl")
@@ -136,24 +136,15 @@ def test_all_go_on_when_etcd_is_back(overlay: Overlay) -> None:
     until(lambda: overlay.egresses() == full(*NODES))
 
 
-def until_refused(overlay: Overlay) -> list[str]:
-    until(overlay.refusals)
-    return overlay.refusals()
-
-
 def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answered(empty: Overlay) -> None:
     empty.etcd()
     empty.put("nodes/B", {"address": "127.0.0.12:5460", "converter": "127.0.0.12:5124"})
     empty.agent("n1", 11)
-
-    def delays() -> dict[str, int]:
-        return empty.values("delays/").get("n1", {}).get("round_trip_us", {})  # type: ignore[no-any-return]
-
     connection = empty.node.start("talk", program("talk", "127.0.0.12", "5124"))
-    until(lambda: "B" in delays())
-    assert 0 < delays()["B"] < 20_000
+    until(lambda: "B" in empty.round_trips("delays/", "n1"))
+    assert 0 < empty.round_trips("delays/", "n1")["B"] < 20_000
     connection.stop()
-    until(lambda: delays() == {})
+    until(lambda: empty.round_trips("delays/", "n1") == {})
 
 
 def test_nodes_that_measure_only_some_peers_have_chains_to_all_others_by_estimates(empty: Overlay) -> None:
@@ -188,7 +179,7 @@ SERVERS, PUBLIC = "127.0.0.48/28", "198.51.100.0/24"
 
 def to_servers(overlay: Overlay, node: str) -> dict[str, int]:
     """What it published, by network."""
-    return overlay.values("servers/").get(node, {}).get("round_trip_us", {})  # type: ignore[no-any-return]
+    return overlay.round_trips("servers/", node)
 
 
 def test_candidates_connect_to_the_server_that_the_operator_names_and_to_no_other(empty: Overlay) -> None:
@@ -250,7 +241,7 @@ def test_a_table_that_etcd_refuses_costs_no_other_one(empty: Overlay) -> None:
     until(lambda: empty.egresses() == full("A", "B", "C"))
     before = empty.tables()
     empty.put("egresses/A", [{"to": network, "node": "B", "or": ["C"], "rounds": 5} for network in networks])
-    (refused,) = until_refused(empty)
+    (refused,) = eventually(empty.refusals)
     assert refused.startswith("tributary/overlay/tables/A: etcd: request is too large: accepted: fewer lines")
     empty.measured("D", C=5)
     until(lambda: empty.egresses() == full("A", "B", "C", "D") | {"A": {"B", "C"}})
@@ -273,8 +264,7 @@ def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
 def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Overlay) -> None:
     """Two of three are there and say nothing."""
     empty.etcd()
-    with empty.node.entered():
-        silent = [socket.create_server((f"127.0.0.{number}", 2379)) for number in (60, 61)]
+    silent = [listener_at(empty.node, 2379, f"127.0.0.{number}", TCP) for number in (60, 61)]
     urls = [f"http://127.0.0.{number}:2379" for number in (60, 61)]
     for members in ([*urls, ETCD], [ETCD, *urls], [urls[0], ETCD, urls[1]]):
         begun = time.monotonic()

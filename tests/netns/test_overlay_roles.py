@@ -1,8 +1,11 @@
 import json
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
+from overlay.authority import enrol
 from tests.netns.overlay_members import Secure
 from tests.netns.overlay_world import PREFIX, Overlay, until
 from tests.netns.world import needs
@@ -92,6 +95,23 @@ def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
     # As a node it may not be a controller.
     controller = secure.controller("n1")
     until(lambda: "permission denied" in controller.output())
+
+
+def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> None:
+    stranger = enrol(tmp_path / "b", "n1", 1)
+    mixed = enrol(tmp_path / "b", "n2", 1)
+    shutil.copy(tmp_path / "a/ca.pem", mixed / "ca.pem")
+    expired = enrol(tmp_path / "a", "n3", 0.00001)
+    time.sleep(1)
+    refused = "etcd hangs up on us: accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it"
+    for identity, why in ((stranger, "etcd: invalid peer certificate: "), (mixed, refused), (expired, refused)):
+        code, output = secure.asked("stranger", "status", identity=identity)
+        assert code == Exit.NO_PERMISSION, output
+        assert output.startswith(f"tributary-overlay: {secure.endpoints}, asked with {identity}: {why}")
+        assert "accepted: " in output and output.count("\n") == 1
+    mixed.joinpath("node.key").chmod(0o644)
+    code, output = secure.asked("stranger", "status", identity=mixed)
+    assert code == Exit.NO_PERMISSION and "accepted: mode 0600" in output
 
 
 def test_users_are_made_once_and_a_part_is_not_changed_by_the_way(secure: Secure) -> None:
