@@ -1,7 +1,7 @@
 """Two boxes booted from the x86 image, a gateway and a home router that it has enrolled, and two links between them.
 
 One image serves both: the router's card says what it is. What the tunnels do is tried in namespaces, too
-(tests/netns/test_gateway_router.py, demo home); here by Debian's kernel with its WireGuard, by systemd and the units as
+(tests/netns/test_forwarding.py, demo home); here by Debian's kernel with its WireGuard, by systemd and the units as
 they are installed, by the first boot, DHCP and dnsmasq. Rates are those of an emulated processor, and are not judged.
 """
 

@@ -25,7 +25,7 @@ from experiments.home.gateway import gateway_command
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
-from tests.netns.world import connected, eventually, in_namespace, needs, on, run, serving, socket_at
+from tests.netns.world import connected, eventually, in_namespace, listener_at, needs, on, run, serving
 from tributary.kernel import wireguard
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
@@ -161,17 +161,13 @@ class World:
 @contextmanager
 def streams(world: World, node: Node, address: str, port: int, protocol: int = 0) -> Iterator[None]:
     """A server at ``node`` that sends zeros to whoever connects, as fast as they are taken."""
-    listener = socket_at(node, protocol=protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((address, port))
-    listener.listen()
 
     def send(client: socket.socket) -> None:
         world.peers.append(client.getpeername())
         while True:
             client.sendall(bytes(65536))
 
-    with serving(listener, send):
+    with serving(listener_at(node, port, address, protocol), send):
         yield
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.testbed.node import Node, Process
 from tests.netns.connections import TCP
-from tests.netns.world import connected, datagrams_at, serving, socket_at
+from tests.netns.world import connected, listener_at, serving
 from tests.unit.image import miniature
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, texts
@@ -48,6 +48,17 @@ class Home:
     def close(self) -> None:
         """Load the firewall, as its unit does."""
         self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
+
+    @contextmanager
+    def routing(self) -> Iterator[None]:
+        """With its firewall loaded and its unit started, for the length of a block."""
+        self.close()
+        assert set(self.unit("ExecStart")) == {0}
+        try:
+            yield
+        finally:
+            self.unit("ExecStop")
+            self.box.run("nft", "delete", "table", "inet", "tributary-firewall")
 
     def unit(self, key: str) -> list[int]:
         """Run the commands of the unit's ``key``, as 'ExecStart'; the status of those that may not fail."""
@@ -95,16 +106,11 @@ def access_links(names: Sequence[str], far: str) -> str:
 
 
 def listens(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> socket.socket:
-    """A TCP socket that listens on every address of an IP version."""
-    listener = socket_at(node, socket.AF_INET if version == 4 else socket.AF_INET6)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if version == 6:
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    """A TCP socket that listens on every address of an IP version; of version 6 also on those of IPv4."""
+    listener = listener_at(node, port, "0.0.0.0" if version == 4 else "::", TCP)
     if transparent:
         of_version = (socket.SOL_IP, IP_TRANSPARENT) if version == 4 else (socket.IPPROTO_IPV6, IPV6_TRANSPARENT)
         listener.setsockopt(*of_version, 1)
-    listener.bind(("0.0.0.0" if version == 4 else "::", port))
-    listener.listen()
     return listener
 
 
@@ -140,26 +146,14 @@ def goes_on(client: socket.socket, there: socket.socket) -> bool:
     return client.recv(10) == b"hello"
 
 
-@contextmanager
-def udp(node: Node, bound: tuple[str, int] | None = None, *, version: int = 4) -> Iterator[socket.socket]:
-    """A socket for datagrams; ``bound`` it is a server's."""
-    with datagrams_at(node, version) as made:
-        if bound:
-            made.bind(bound)
-        yield made
-
-
 def heard(node: Node, host: str, port: int, source: str = "") -> str:
     """What the service says, 'silence' if nothing comes, 'refused' or 'unreachable' if that is what comes."""
-    with socket_at(node, socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
-        client.settimeout(1)
-        try:
-            client.bind((source, 0))
-            client.connect((host, port))
+    try:
+        with connected(node, host, port, (source, 0), 1, protocol=TCP) as client:
             return client.recv(100).decode()
-        except TimeoutError:
-            return "silence"
-        except OSError as error:
-            if error.errno not in _TOLD:
-                raise
-            return _TOLD[error.errno]
+    except TimeoutError:
+        return "silence"
+    except OSError as error:
+        if error.errno not in _TOLD:
+            raise
+        return _TOLD[error.errno]

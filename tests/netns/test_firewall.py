@@ -4,7 +4,6 @@ client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- gateway 10.0.0.1, 192.0.2.1, 2001:db
 """
 
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,7 @@ from experiments.home.gateway import FIREWALL as RULES
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.connections import TCP
-from tests.netns.world import connected, datagrams_at, needs
+from tests.netns.world import connected, datagrams_at, listener_at, needs
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
@@ -75,15 +74,13 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    directory = tmp_path_factory.mktemp("firewall")
     with ExitStack() as made:
-        directory = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="firewall-")))
         (directory / "tributary-site.nft").write_text(SITE)
         place = Place(directory, **made.enter_context(standing_nodes("fw-", _NETWORK, directory)))
-        with place.gateway.entered():
-            for port in (22, 3128, 9464):
-                listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-                place.listeners[port] = made.enter_context(listener)
+        for port in (22, 3128, 9464):
+            place.listeners[port] = made.enter_context(listener_at(place.gateway, port, protocol=TCP))
         place.gateway.run("nft", "add", "table", "inet", "throttler")
         place.load()
         yield place
@@ -120,8 +117,8 @@ def test_neighbours_and_pings_are_answered(place: Place) -> None:
 
 
 def test_an_udp_answer_comes_in_and_an_udp_question_does_not(place: Place) -> None:
-    with datagrams_at(place.gateway) as asking, datagrams_at(place.client, seconds=2) as resolver:
-        resolver.bind(("10.0.0.2", 5353))
+    own = ("10.0.0.2", 5353)
+    with datagrams_at(place.gateway) as asking, datagrams_at(place.client, seconds=2, at=own) as resolver:
         asking.sendto(b"question", ("10.0.0.2", 5353))
         _, asked_by = resolver.recvfrom(100)
         resolver.sendto(b"answer", asked_by)

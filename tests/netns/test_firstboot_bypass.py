@@ -10,12 +10,10 @@ The best link is sat.
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +21,8 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_process import start
-from tests.netns.home_world import BOX, LAN, Home, access_links, both_ends, dnsmasq, goes_on, heard, listening, udp
-from tests.netns.world import eventually, in_namespace, needs, process, said_ready
+from tests.netns.home_world import BOX, LAN, Home, access_links, both_ends, dnsmasq, goes_on, heard, listening
+from tests.netns.world import datagrams_at, eventually, in_namespace, needs, process, said_ready
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
 LINKS = ("dsl", "lte", "sat")
@@ -72,10 +70,10 @@ class Bypassed(Home):
 
 
 @pytest.fixture(scope="module")
-def home() -> Iterator[Bypassed]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bypassed]:
     """The network, with both converters."""
+    directory = tmp_path_factory.mktemp("bypass")
     with ExitStack() as made:
-        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
         nodes = made.enter_context(standing_nodes("fbb-", _NETWORK, directory))
         device, box, gateway, server = (nodes[name] for name in ("device", "box", "gateway", "server"))
         home = Bypassed(device, box, server, directory, gateway)
@@ -97,13 +95,8 @@ def home() -> Iterator[Bypassed]:
 def bypassing(home: Bypassed, *tables: str) -> Iterator[None]:
     """The box as its card says with these tables [[bypass]]."""
     _apply(home, *tables)
-    home.close()
-    assert set(home.unit("ExecStart")) == {0}
-    try:
+    with home.routing():
         yield
-    finally:
-        home.unit("ExecStop")
-        home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
 
 
 def _apply(home: Bypassed, *tables: str) -> None:
@@ -119,8 +112,7 @@ def way(home: Bypassed, host: str = SERVER, port: int = 27015) -> str:
 
 def way_by_udp(home: Bypassed, port: int, host: str = SERVER) -> str:
     """The same for one datagram; 'refused' if that is what the device is told."""
-    with udp(home.internet, (host, port)) as service, udp(home.device) as client:
-        client.connect((host, port))
+    with datagrams_at(home.internet, at=(host, port)) as service, datagrams_at(home.device, to=(host, port)) as client:
         client.send(b"hello")
         try:
             return str(service.recvfrom(10)[1][0])
@@ -165,11 +157,8 @@ def test_the_best_link_takes_what_it_is_named_for_and_what_is_for_a_link_that_is
     with bypassing(home, 'ports = ["tcp/2222"]\nto = "best"', 'ports = ["tcp/2223"]\nto = "lte"'):
         assert way(home, port=2222) == SAT
         assert way(home, port=2223) == LTE
-        home.gateway.ip("link", "set", "lte", "down")
-        try:
+        with home.gateway.without("lte"):
             eventually(lambda: way(home, port=2223) == SAT)
-        finally:
-            home.gateway.ip("link", "set", "lte", "up")
         eventually(lambda: way(home, port=2223) == LTE)
 
 
@@ -258,9 +247,12 @@ def test_names_are_by_passed_again_after_rules_and_dnsmasq_are_new(home: Bypasse
 
 
 def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None:
-    with bypassing(home), udp(home.internet, (SERVER, 5060)) as service, udp(home.device) as client:
-        service.settimeout(5)
-        client.connect((SERVER, 5060))
+    there = (SERVER, 5060)
+    with (
+        bypassing(home),
+        datagrams_at(home.internet, seconds=5, at=there) as service,
+        datagrams_at(home.device, to=there) as client,
+    ):
         client.send(b"hello")
         peer = service.recvfrom(10)[1]
         _apply(home, 'ports = ["udp/5060"]\nto = "lte"')

@@ -7,7 +7,6 @@ The server's address is at the gateway, where the tunnel leads, and behind the l
 which way it was asked.
 """
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, Home, heard, listening, listens, udp
-from tests.netns.world import needs, on
+from tests.netns.connections import TCP
+from tests.netns.home_world import BOX, Home, heard, listening, listens
+from tests.netns.world import connected, datagrams_at, needs, on
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
@@ -59,13 +59,10 @@ def home(nodes: dict[str, Node], tmp_path: Path) -> Iterator[Home]:
     """The box as its card says, while its gateway answers."""
     home = Home(nodes["device"], nodes["box"], nodes["internet"], tmp_path)
     home.write(f'{LINKS}{BYPASS}{ENROLMENT}prefix = "{PREFIX}"\n')
-    home.close()
-    assert set(home.unit("ExecStart")) == {0}
-    _answers(home)
-    yield home
-    home.box.ip("-6", "route", "flush", "default", "dev", TUNNEL)
-    home.unit("ExecStop")
-    home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
+    with home.routing():
+        _answers(home)
+        yield home
+        home.box.ip("-6", "route", "flush", "default", "dev", TUNNEL)
 
 
 def _answers(home: Home) -> None:
@@ -92,7 +89,7 @@ def test_what_is_not_bonded_goes_through_the_tunnel_with_the_device_s_own_addres
 ) -> None:
     with listening(nodes["gateway"], 25, version=6):
         assert heard(home.device, SERVER, 25) == f"gateway {DEVICE} {SERVER}"
-    with udp(nodes["gateway"], (SERVER, 443), version=6) as server, udp(home.device, version=6) as client:
+    with datagrams_at(nodes["gateway"], 6, at=(SERVER, 443)) as server, datagrams_at(home.device, 6) as client:
         client.sendto(b"hello", (SERVER, 443))
         data, peer = server.recvfrom(10)
         server.sendto(data, peer)
@@ -104,8 +101,7 @@ def _is_told_at_once(home: Home, port: int) -> None:
     """By TCP and by UDP."""
     begun = time.monotonic()
     assert heard(home.device, SERVER, port) == "refused"
-    with udp(home.device, version=6) as client:
-        client.connect((SERVER, port))
+    with datagrams_at(home.device, 6, to=(SERVER, port)) as client:
         client.send(b"hello")
         with pytest.raises(PermissionError):  # administratively prohibited: icmpv6_err_convert of net/ipv6/icmp.c
             client.recv(10)
@@ -116,7 +112,7 @@ def test_while_the_gateway_is_away_devices_are_told_so_at_once_and_nothing_leave
     with (
         listening(home.internet, 443, version=6),
         listening(home.box, PORT, transparent=True, version=6),
-        udp(home.internet, (SERVER, 443), version=6) as server,
+        datagrams_at(home.internet, 6, at=(SERVER, 443)) as server,
         away(home),
     ):
         _is_told_at_once(home, 443)
@@ -126,11 +122,10 @@ def test_while_the_gateway_is_away_devices_are_told_so_at_once_and_nothing_leave
 
 def test_a_flow_that_has_begun_leaves_by_no_link_either(home: Home, nodes: dict[str, Node]) -> None:
     with (
-        udp(nodes["gateway"], (SERVER, 4500), version=6) as server,
-        udp(home.internet, (SERVER, 4500), version=6) as beside,
-        udp(home.device, version=6) as client,
+        datagrams_at(nodes["gateway"], 6, at=(SERVER, 4500)) as server,
+        datagrams_at(home.internet, 6, at=(SERVER, 4500)) as beside,
+        datagrams_at(home.device, 6, to=(SERVER, 4500)) as client,
     ):
-        client.connect((SERVER, 4500))
         client.send(b"hello")
         data, peer = server.recvfrom(10)
         server.sendto(data, peer)
@@ -147,8 +142,7 @@ def test_a_flow_that_has_begun_leaves_by_no_link_either(home: Home, nodes: dict[
 
 def test_a_connection_that_the_converter_has_stays_with_it(home: Home) -> None:
     with listens(home.box, PORT, transparent=True, version=6) as listener:
-        with home.device.entered():
-            client = socket.create_connection((SERVER, 443), 1)
+        client = connected(home.device, SERVER, 443, seconds=1, protocol=TCP)
         with client, listener.accept()[0] as taken, away(home):
             client.sendall(b"hello")
             taken.settimeout(1)
@@ -161,8 +155,8 @@ def test_what_is_by_passed_to_a_link_without_ipv6_is_told_at_once_to_go_by_ipv4(
     with listening(home.box, PORT, transparent=True, version=6):
         assert heard(home.device, SERVER, 2222) == "refused"
         assert heard(home.device, SERVER, 2223) == f"box {DEVICE} {SERVER}"
-        with udp(nodes["gateway"], (SERVER, 5060), version=6) as server, udp(home.device, version=6) as client:
-            client.connect((SERVER, 5060))
+        own = (SERVER, 5060)
+        with datagrams_at(nodes["gateway"], 6, at=own) as server, datagrams_at(home.device, 6, to=own) as client:
             client.send(b"hello")
             with pytest.raises(PermissionError):
                 client.recv(10)
@@ -201,10 +195,10 @@ def test_with_addresses_of_links_tcp_is_for_the_converter_where_the_card_says_so
 
 
 def test_nobody_on_the_internet_begins_to_talk_to_a_device(home: Home, nodes: dict[str, Node]) -> None:
-    with listening(home.device, 8080, version=6), udp(home.device, (DEVICE, 8080), version=6) as device:
+    with listening(home.device, 8080, version=6), datagrams_at(home.device, 6, at=(DEVICE, 8080)) as device:
         for stranger in (nodes["gateway"], home.internet):
             assert heard(stranger, DEVICE, 8080) == "silence"
-            with udp(stranger, version=6) as client:
+            with datagrams_at(stranger, 6) as client:
                 client.sendto(b"hello", (DEVICE, 8080))
         with pytest.raises(TimeoutError):
             device.recv(10)

@@ -3,10 +3,8 @@
 device 192.168.77.9 --- 192.168.77.1 [box], where 10.84.0.1 stands for the gateway, and 127.0.0.53 for systemd-resolved
 """
 
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -24,16 +22,13 @@ pytestmark = needs("dnsmasq")
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest) -> Iterator[Home]:
-    with ExitStack() as made:
-        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        network = f"{LAN}\nbox: ip address add {GATEWAY}/32 dev lo"
-        device, box = made.enter_context(standing_nodes("fbn-", network, directory)).values()
-        home = Home(device, box, device, directory)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    with standing_nodes("fbn-", f"{LAN}\nbox: ip address add {GATEWAY}/32 dev lo", tmp_path) as nodes:
+        home = Home(nodes["device"], nodes["box"], nodes["device"], tmp_path)
         # Addresses for documentation count as private.
         home.write(f'{LINKS}private_names = ["example.net"]\n{request.param}{ENROLMENT}')
-        made.enter_context(dnsmasq(box, directory))
-        yield home
+        with dnsmasq(home.box, tmp_path):
+            yield home
 
 
 def asked(home: Home, name: str = NAME) -> str | None:

@@ -94,39 +94,30 @@ def _at_the_box(home: Served, made: ExitStack) -> None:
     settings = home.directory / "router.toml"
     settings.chmod(0o600)
     home.at_gateway("forward", "berlin", *PORTS)
-    home.close()
-    assert set(home.unit("ExecStart")) == {0}
+    made.enter_context(home.routing())
     words = ("run", str(settings), "--state-directory", str(home.directory / "state"))
     made.enter_context(ready(*in_namespace(home.box.namespace, sys.executable, "-m", "router", *words)))
 
 
-@dataclass
-class Asked:
-    """A datagram service of the device, and a stranger's socket that is connected to the gateway's port."""
-
-    service: socket.socket
-    stranger: socket.socket
-
-    def passes(self) -> str | None:
-        """Who asks as the device sees it, after its answer has come to him; None if either gets nothing."""
-        return heard_and_answered(self.stranger, self.service)
+Asked = tuple[socket.socket, socket.socket]
+"""A stranger's socket that is connected to the gateway's port, and a datagram service of the device."""
 
 
 @pytest.fixture
 def asked(home: Served) -> Iterator[Asked]:
-    with datagrams_at(home.device) as service, datagrams_at(home.internet) as stranger:
-        service.bind(("0.0.0.0", 27018))
-        stranger.connect((GATEWAY, 27018))
-        yield Asked(service, stranger)
+    there = (GATEWAY, 27018)
+    with datagrams_at(home.device, at=("0.0.0.0", 27018)) as service, datagrams_at(home.internet, to=there) as stranger:
+        yield stranger, service
 
 
+@pytest.mark.smoke
 def test_a_device_is_reached_by_tcp_and_udp_and_sees_who_asks(home: Served, asked: Asked) -> None:
     # The box's converter, which takes all that devices begin, gets nothing of what they answer.
     with listening(home.box, PORT, transparent=True), listening(home.device, 27015):
         assert heard(home.internet, GATEWAY, 27015) == f"device {STRANGER} {DEVICE}"
     with listening(home.device, 22):
         assert heard(home.internet, GATEWAY, 2222) == f"device {STRANGER} {DEVICE}"
-    assert asked.passes() == STRANGER
+    assert heard_and_answered(*asked) == STRANGER
 
 
 def test_a_device_that_asks_at_the_gateways_public_address_reaches_a_device(home: Served, asked: Asked) -> None:
@@ -136,17 +127,16 @@ def test_a_device_that_asks_at_the_gateways_public_address_reaches_a_device(home
             assert heard(home.device, GATEWAY, 27015) == f"device {BOX} {DEVICE}"
             assert heard(home.device, GATEWAY, 2222) == f"device {BOX} {DEVICE}"
         assert heard(home.device, GATEWAY, 27019).startswith("box "), "other ports go to the converter as before"
-    with datagrams_at(home.device) as neighbour:
-        neighbour.connect((GATEWAY, 27018))
-        assert Asked(asked.service, neighbour).passes() == BOX
+    with datagrams_at(home.device, to=(GATEWAY, 27018)) as neighbour:
+        assert heard_and_answered(neighbour, asked[1]) == BOX
 
 
 def test_answers_leave_by_the_tunnel_also_while_something_else_is_the_way_out(home: Served, asked: Asked) -> None:
-    assert asked.passes() == STRANGER
+    assert heard_and_answered(*asked) == STRANGER
     before = home.box.run("ip", "-s", "-json", "link", "show", "dev", f"{TUNNEL}0")
     home.box.ip("rule", "add", "priority", "8395", "to", STRANGER, "blackhole")
     try:
-        assert asked.passes() == STRANGER
+        assert heard_and_answered(*asked) == STRANGER
     finally:
         home.box.ip("rule", "delete", "priority", "8395")
     assert home.box.run("ip", "-s", "-json", "link", "show", "dev", f"{TUNNEL}0") != before
@@ -160,10 +150,10 @@ def test_a_port_that_is_not_forwarded_gets_no_answer(home: Served) -> None:
 
 
 def test_a_port_that_is_taken_away_gets_no_answer_at_once_also_where_one_is_in_use(home: Served, asked: Asked) -> None:
-    assert asked.passes() == STRANGER
+    assert heard_and_answered(*asked) == STRANGER
     home.at_gateway("forward", "berlin", "--remove", "udp/27015-27020")
     try:
-        assert asked.passes() is None
+        assert heard_and_answered(*asked) is None
         with listening(home.device, 22):
             assert heard(home.internet, GATEWAY, 2222) == f"device {STRANGER} {DEVICE}"
     finally:

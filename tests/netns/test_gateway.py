@@ -3,14 +3,14 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
 from experiments.home.gateway import FIREWALL
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import (
     CONVERTER,
@@ -265,31 +265,17 @@ def test_a_scan_from_outside_finds_ssh_alone(gateway: World, tmp_path: Path) -> 
         streams(gateway, gateway.gate, "0.0.0.0", 3128),
     ):
         eventually(lambda: gateway.house.reaches(address, INSIDE, CONVERTER))
-        assert open_ports(gateway) == [22]
+        assert answering_ports(gateway) == ["tcp/22"]
 
 
-def open_ports(gateway: World) -> list[int]:
+def answering_ports(gateway: World) -> list[str]:
     """The TCP ports of the gateway's outside address that answer a SYN."""
-    ports = range(1, 65536)
-    return [port for first in range(0, len(ports), 800) for port in _open(gateway, ports[first : first + 800])]
-
-
-def _open(gateway: World, ports: range) -> list[int]:
-    with ExitStack() as opened:
-        with gateway.house.node.entered():
-            asked = {opened.enter_context(socket.socket()): port for port in ports}
-        for each, port in asked.items():
-            each.setblocking(False)
-            each.connect_ex((OUTSIDE, port))
-        time.sleep(0.1)  # an answer takes a hundredth of that
-        return [port for each, port in asked.items() if _has_peer(each)]
-
-
-def _has_peer(connection: socket.socket) -> bool:
-    with suppress(OSError):
-        connection.getpeername()
-        return True
-    return False
+    found = []
+    for first in range(1, 65536, 8192):
+        ports = (f"tcp/{port}" for port in range(first, min(first + 8192, 65536)))
+        knock = python("experiments.probes.knock", OUTSIDE, "0.5", *ports)
+        found += gateway.house.node.told("prlimit", "--nofile=10000:10000", *knock)
+    return found
 
 
 forgets = needs("conntrack")
@@ -357,15 +343,10 @@ def test_who_goes_on_asking_reaches_the_router_that_the_port_was_given_to(gatewa
         assert heard_and_answered(other, kept)
 
 
-@contextmanager
-def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[socket.socket]:
+def _datagrams(node: Node, address: str = "", port: int = GAME) -> socket.socket:
     """A service at ``address`` inside of a router's tunnel; without, a stranger who asks at the gateway."""
-    with datagrams_at(node, seconds=0.5) as made:
-        if address:
-            made.bind((address, port))
-        else:
-            made.connect(("203.0.113.1", port))
-        yield made
+    own = (address, port) if address else None
+    return datagrams_at(node, seconds=0.5, at=own, to=None if address else ("203.0.113.1", port))
 
 
 def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> None:

@@ -1,6 +1,5 @@
 """What one home can use up of a gateway, and what it reaches that is nobody's to reach."""
 
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ from scapy.layers.dns import DNS, DNSQR
 
 from experiments.testbed.network import lay
 from experiments.testbed.node import Node
+from tests.netns.connections import TCP
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, SERVER, House, World, names, needs_tools, streams, world
-from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs, socket_at
+from tests.netns.world import datagrams_at, eventually, heard_and_answered, listener_at, needs
 from tributary.wireguard.addresses import default_tunnel_address
-from tributary.wireguard.enrolment import Enrolment
 
 pytestmark = needs_tools
 
@@ -38,10 +37,13 @@ def bounded(tmp_path: Path) -> Iterator[World]:
         yield built
 
 
-def in_lan(enrolment: Enrolment) -> str:
-    """The IPv6 address that a house has by its default tunnel."""
+def enter(gateway: World) -> tuple[str, str]:
+    """Enrol a router, and wait until its default tunnel is up; the addresses that its house has by that."""
+    enrolment = gateway.enrol("berlin")
+    address = gateway.house.tunnel(enrolment, 0)
+    eventually(lambda: gateway.house.pings(address, INSIDE))
     assert enrolment.prefix
-    return str(default_tunnel_address(enrolment.prefix))
+    return address, str(default_tunnel_address(enrolment.prefix))
 
 
 def answered(node: Node, source: str, service: socket.socket, target: str, times: int = FEW + 16) -> int:
@@ -50,9 +52,8 @@ def answered(node: Node, source: str, service: socket.socket, target: str, times
     with ExitStack() as asking:
         found = 0
         for _ in range(times):
-            asker = asking.enter_context(datagrams_at(node, 6 if ":" in target else 4, 0.2))
-            asker.bind((source, 0))
-            asker.connect((target, GAME))
+            at, to = (source, 0), (target, GAME)
+            asker = asking.enter_context(datagrams_at(node, 6 if ":" in target else 4, 0.2, at=at, to=to))
             found += heard_and_answered(asker, service) is not None
         return found
 
@@ -63,9 +64,8 @@ def test_a_home_that_has_all_the_connections_it_may_have_leaves_room_for_everybo
     with (
         streams(bounded, bounded.gate, INSIDE, CONVERTER),
         streams(bounded, bounded.server, SERVER, 80),
-        datagrams_at(bounded.server) as service,
+        datagrams_at(bounded.server, at=(SERVER, GAME)) as service,
     ):
-        service.bind((SERVER, GAME))
         with bounded.house.connect(berlin, SERVER, 80) as before:
             # A ping and this connection count as well.
             assert FEW - 5 < answered(bounded.house.node, berlin, service, SERVER) < FEW
@@ -84,28 +84,25 @@ def test_a_home_that_has_all_the_connections_it_may_have_leaves_room_for_everybo
 
 
 def test_a_lan_has_as_many_connections_by_ipv6(bounded: World) -> None:
-    enrolment = bounded.enrol("berlin")
-    berlin = bounded.house.tunnel(enrolment, 0)
-    eventually(lambda: bounded.house.pings(berlin, INSIDE))
-    with datagrams_at(bounded.server, 6) as service, datagrams_at(bounded.server) as other:
-        service.bind((SERVER6, GAME))
-        other.bind((SERVER, GAME))
-        assert FEW - 5 < answered(bounded.house.node, in_lan(enrolment), service, SERVER6) <= FEW
+    berlin, device = enter(bounded)
+    with (
+        datagrams_at(bounded.server, 6, at=(SERVER6, GAME)) as service,
+        datagrams_at(bounded.server, at=(SERVER, GAME)) as other,
+    ):
+        assert FEW - 5 < answered(bounded.house.node, device, service, SERVER6) <= FEW
         assert answered(bounded.house.node, berlin, other, SERVER, 20) == 20
 
 
 def test_strangers_at_a_homes_port_leave_room_for_its_own_connections_and_for_other_homes(bounded: World) -> None:
-    berlin = bounded.house.tunnel(bounded.enrol("berlin"), 0)
-    paris = bounded.flat.tunnel(bounded.enrol("paris"), 0)
+    berlin, paris = bounded.enter("berlin", 0), bounded.enter("paris", 0, bounded.flat)
     bounded.gateway("forward", "berlin", f"udp/{GAME}")
     bounded.gateway("forward", "paris", f"udp/{GAME + 1}")
-    eventually(lambda: bounded.house.pings(berlin, INSIDE) and bounded.flat.pings(paris, INSIDE))
-    with datagrams_at(bounded.house.node) as game, datagrams_at(bounded.flat.node) as other:
-        game.bind((berlin, GAME))
-        other.bind((paris, GAME + 1))
+    with (
+        datagrams_at(bounded.house.node, at=(berlin, GAME)) as game,
+        datagrams_at(bounded.flat.node, at=(paris, GAME + 1)) as other,
+    ):
         assert FEW - 5 < answered(bounded.server, SERVER, game, "203.0.113.1") <= FEW
-        with datagrams_at(bounded.server) as stranger:
-            stranger.connect(("203.0.113.1", GAME + 1))
+        with datagrams_at(bounded.server, to=("203.0.113.1", GAME + 1)) as stranger:
             assert eventually(lambda: heard_and_answered(stranger, other))
         assert bounded.house.pings(berlin, SERVER)
 
@@ -133,7 +130,7 @@ def test_silent_connections_are_forgotten_after_two_hours_while_the_gateway_is_u
 def test_connections_that_have_ended_do_not_fill_what_the_kernel_tracks(bounded: World) -> None:
     """No limit counts them, and the kernel would keep each for two minutes."""
     berlin = bounded.enter("berlin")
-    with listening(bounded.server, SERVER, 80) as service:
+    with listener_at(bounded.server, 80, SERVER, TCP) as service:
         for _ in range(2 * FEW):
             with bounded.house.connect(berlin, SERVER, 80) as client:
                 service.accept()[0].close()
@@ -155,11 +152,9 @@ def test_what_the_kernel_refuses_to_track_is_said_once(gateway: World) -> None:
 def test_mail_between_servers_does_not_leave_from_homes_unless_the_settings_open_it(
     bounded: World, version: int
 ) -> None:
-    enrolment = bounded.enrol("berlin")
-    berlin = bounded.house.tunnel(enrolment, 0)
-    eventually(lambda: bounded.house.pings(berlin, INSIDE))
-    source, target = (berlin, SERVER) if version == 4 else (in_lan(enrolment), SERVER6)
-    with listening(bounded.server, target, 25), listening(bounded.server, target, 587):
+    berlin, device = enter(bounded)
+    source, target = (berlin, SERVER) if version == 4 else (device, SERVER6)
+    with listener_at(bounded.server, 25, target, TCP), listener_at(bounded.server, 587, target, TCP):
         bounded.house.connect(source, target, 587).close()
         with pytest.raises(ConnectionRefusedError):
             bounded.house.connect(source, target, 25)
@@ -168,21 +163,12 @@ def test_mail_between_servers_does_not_leave_from_homes_unless_the_settings_open
         bounded.house.connect(source, target, 25).close()
 
 
-def listening(node: Node, address: str, port: int) -> socket.socket:
-    made = socket_at(node, socket.AF_INET6 if ":" in address else socket.AF_INET)
-    made.bind((address, port))
-    made.listen()
-    return made
-
-
 def test_the_gateways_own_programs_do_not_reach_into_homes_either(bounded: World) -> None:
     """The converter would connect as anybody who asks it, such as a device of another home."""
-    enrolment = bounded.enrol("berlin")
-    bounded.house.tunnel(enrolment, 0)
-    device = in_lan(enrolment)
+    _, device = enter(bounded)
     gate, own = House(bounded.gate), "2001:db8:f::1"
     eventually(lambda: gate.pings(own, device))
-    with listening(bounded.house.node, device, 445), listening(bounded.server, SERVER6, 80):
+    with listener_at(bounded.house.node, 445, device, TCP), listener_at(bounded.server, 80, SERVER6, TCP):
         with pytest.raises(ConnectionRefusedError):
             gate.connect(own, device, 445)
         bounded.house.connect(device, SERVER6, 80).close()
@@ -191,17 +177,15 @@ def test_the_gateways_own_programs_do_not_reach_into_homes_either(bounded: World
         gate.connect(own, device, 445).close()
 
 
-@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
+@needs("dnsmasq")
 def test_a_home_that_asks_for_names_without_end_leaves_room_for_others_names(gateway: World) -> None:
     """Each of names whose server is silent, so that dnsmasq has those wait which the rules let come."""
     berlin, paris = gateway.enter("berlin"), gateway.enter("paris", house=gateway.flat)
-    with names(gateway) as known, datagrams_at(gateway.house.node) as asker:
+    with names(gateway) as known, datagrams_at(gateway.house.node, at=(berlin, 0), to=(INSIDE, 53)) as asker:
         known.records["server.example.net"] = [SERVER]
         eventually(lambda: looked_up(gateway.flat.node, "server.example.net", INSIDE, paris) == [SERVER])
         asked = [f"n{number:04}.example.org" for number in range(7000)]
         known.silent.update(asked)
-        asker.bind((berlin, 0))
-        asker.connect((INSIDE, 53))
         question = bytes(DNS(id=77, rd=1, qd=DNSQR(qname=asked[0])))
         for number, name in enumerate(asked):
             asker.send(question.replace(asked[0][:5].encode(), name[:5].encode()))
@@ -214,7 +198,7 @@ def test_a_home_that_asks_for_names_without_end_leaves_room_for_others_names(gat
         eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, berlin) == [SERVER])
 
 
-@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
+@needs("dnsmasq")
 def test_idle_connections_of_a_home_leave_room_for_others_names(gateway: World) -> None:
     """dnsmasq serves 20 connections at once."""
     berlin, paris = gateway.enter("berlin"), gateway.enter("paris", house=gateway.flat)

@@ -15,16 +15,6 @@ pytestmark = pytest.mark.slow
 DSL_ALONE = '[wan.dsl]\ninterface = "dsl"\n'
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_a_stop_leaves_rules_routes_endpoints_and_limits_as_they_were(house: World, number: signal.Signals) -> None:
-    before = house.everything()
-    with house.daemon() as child:
-        assert house.everything() != before
-        assert child.stop(number) == 0
-    assert house.everything() == before
-    assert list(house.state.iterdir()) == []
-
-
 def test_a_stop_after_links_have_come_and_gone_leaves_nothing(house: World) -> None:
     with house.daemon():
         house.cut("dsl")
@@ -35,20 +25,27 @@ def test_a_stop_after_links_have_come_and_gone_leaves_nothing(house: World) -> N
     assert "proto 84" not in text and "lookup 84" not in text and " id " not in text
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGUSR1, 0)])
-def test_what_a_killed_daemon_or_one_that_is_told_to_leaves_is_taken_over_and_no_subflow_is_lost(
-    house: World, number: signal.Signals, code: int
+@pytest.mark.parametrize(
+    ("number", "code", "last"),
+    [(signal.SIGKILL, -signal.SIGKILL, signal.SIGTERM), (signal.SIGUSR1, 0, signal.SIGINT)],
+)
+def test_what_a_killed_daemon_or_one_that_is_told_to_leaves_is_taken_over_and_a_stop_leaves_all_as_it_was(
+    house: World, number: signal.Signals, code: int, last: signal.Signals
 ) -> None:
+    """No subflow is lost meanwhile."""
     before = house.everything()
     with house.daemon() as first, house.transfer() as transfer:
         house.has_subflows(*BOTH)
         standing, there = house.everything(), house.sockets()
+        assert standing != before
         assert first.stop(number) == code
         assert house.everything() == standing
-        with house.daemon():
+        with house.daemon() as second:
             assert (house.everything(), house.sockets()) == (standing, there)
             assert transfer.goes_on()
+            assert second.stop(last) == 0
     assert house.everything() == before
+    assert list(house.state.iterdir()) == []
 
 
 def test_what_others_made_is_left_alone(house: World) -> None:
