@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 from experiments.testbed.node import Node
 from tests.netns.links_world import GATEWAY
 from tests.netns.throttler_world import PATHS, tributary
-from tests.netns.world import Child, in_namespace, on, ready, run
-from tributary.api.places import CONSOLE, EXAMINED
+from tests.netns.world import Child, in_namespace, on, ready, run, serving
+from tributary.api.places import CONSOLE, EXAMINED, THROTTLER
 from tributary.daemons.state_file import write_atomic
 
 FREE = PATHS + '[[rules]]\nname = "free"\npath = "wired"\n'
@@ -52,6 +52,12 @@ class Browser:
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), 20, (self.address, 0))
+
+    def stream(self) -> socket.socket:
+        """A connection by which a look each second was asked for."""
+        page = self.connect()
+        page.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
+        return page
 
     def get(self, path: str) -> Any:
         status, answer = self.ask("GET", f"/api/v1/{path}")
@@ -90,6 +96,22 @@ def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterat
         wrapped = in_namespace(namespace, "bash", "-c", line, "bash", *command)
         with ready(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
             yield Browser(listener.getsockname()[1], namespace=namespace), child
+
+
+@contextmanager
+def throttler_stand_in(handler: Callable[[socket.socket], object]) -> Iterator[None]:
+    """``handler`` is called for each connection to the throttler's socket."""
+    with Node(GATEWAY, Path()).entered():
+        path = THROTTLER.path
+    path.parent.mkdir(exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(64)
+    try:
+        with serving(listener, handler):
+            yield
+    finally:
+        path.unlink()
 
 
 @contextmanager

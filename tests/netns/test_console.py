@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -18,11 +19,11 @@ from command import box
 from console.password import hashed
 from experiments.testbed.node import Node
 from tests.doctor_fix import listening
-from tests.netns.console_world import FREE, Browser, console, examined, token
+from tests.netns.console_world import FREE, Browser, console, examined, throttler_stand_in, token
 from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
-from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
-from tributary.api.places import CONSOLE, EXAMINED, THROTTLER
+from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving, small_disk
+from tributary.api.places import CONSOLE, EXAMINED
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -92,13 +93,8 @@ def test_sessions_are_shown_filtered_and_explained(browser: Browser) -> None:
         assert max(rate or 0 for rate in history["links"]["wired"]["sent"]) > 1e6
 
 
-def stream_request(browser: Browser) -> bytes:
-    return f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode()
-
-
 def test_pages_get_a_look_each_second(browser: Browser) -> None:
-    with browser.connect() as page:
-        page.sendall(stream_request(browser))
+    with browser.stream() as page:
         stream = page.makefile("rb")
         lines = [stream.readline() for _ in range(60)]
     (described,) = browser.get("openapi.json")["paths"]["/api/v1/stream"]["get"]["responses"]["200"]["content"]
@@ -160,17 +156,11 @@ def test_requests_that_do_not_end_lock_nobody_out(browser: Browser, another: Bro
 
 
 def test_streams_of_one_address_leave_room_to_others(browser: Browser, another: Browser) -> None:
-    request = stream_request(browser)
     with ExitStack() as stack:
-        first = []
-        for _ in range(150):
-            page = stack.enter_context(another.connect())
-            page.sendall(request)
-            first.append(page.recv(12))
+        first = [stack.enter_context(another.stream()).recv(12) for _ in range(150)]
         assert first.count(b"HTTP/1.1 200") == 104 and first.count(b"HTTP/1.1 503") == 46
         assert browser.ask("HEAD", "/api/v1/stream")[0] == 405
-        with browser.connect() as other:
-            other.sendall(request)
+        with browser.stream() as other:
             assert other.recv(12) == b"HTTP/1.1 200"
 
 
@@ -248,8 +238,7 @@ def memory(child: Child, kind: str) -> int:
 
 def test_it_says_itself_where_its_page_is_and_how_many_are_open(browser: Browser) -> None:
     assert json.loads(tributary("status", "console"))["pages"] == [f"http://127.0.0.1:{browser.port}/"]
-    with browser.connect() as page:
-        page.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode())
+    with browser.stream() as page:
         assert page.recv(16).startswith(b"HTTP/1.1 200")
         assert "1 page open, at http://127.0.0.1:" in tributary("status")
     assert [each["name"] for each in browser.get("look")["services"]] == ["converter", "throttler", "router", "gateway"]
@@ -276,30 +265,19 @@ def set_password(password: str) -> None:
 
 
 def test_a_daemon_that_never_answers_or_answers_nonsense_is_named(tmp_path: Path) -> None:
-    with Node(GATEWAY, Path()).entered():
-        path = THROTTLER.path
-        path.parent.mkdir(exist_ok=True)
-        with socket.socket(socket.AF_UNIX) as hanging:
-            hanging.bind(str(path))
-            hanging.listen(64)
-            try:
-                with console(tmp_path / "state") as (browser, child):
-                    assert any("the throttler does not answer" in note for note in browser.get("look")["notes"])
-                    assert child.stop(seconds=10) == 0
-                for nonsense in (b"5", b'{"failure": "x", "code": 999}', b"{}", b"[" * 10_000):
-                    with serving(hanging.dup(), answering(nonsense)), console(tmp_path / "state") as (browser, _):
-                        assert browser.get("look")["notes"]
-            finally:
-                path.unlink()
+    over = Event()
+    with throttler_stand_in(lambda _: over.wait()), console(tmp_path / "state") as (browser, child):
+        assert any("the throttler does not answer" in note for note in browser.get("look")["notes"])
+        assert child.stop(seconds=10) == 0
+    over.set()
+    for nonsense in (b"5", b'{"failure": "x", "code": 999}', b"{}", b"[" * 10_000):
 
+        def answer(connection: socket.socket, nonsense: bytes = nonsense) -> None:
+            connection.recv(65536)
+            connection.sendall(nonsense)
 
-def answering(text: bytes) -> Callable[[socket.socket], None]:
-    def answer(connection: socket.socket) -> None:
-        connection.recv(65536)
-        connection.sendall(text)
-        connection.close()
-
-    return answer
+        with throttler_stand_in(answer), console(tmp_path / "state") as (browser, _):
+            assert browser.get("look")["notes"]
 
 
 def test_a_killed_daemon_is_missed_and_found_again(tmp_path: Path) -> None:
@@ -331,10 +309,7 @@ def test_a_killed_console_leaves_limits_and_the_journal(tmp_path: Path) -> None:
 
 
 def test_on_a_full_disk_the_page_and_its_limits_go_on_and_say_so(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state))
-    try:
+    with small_disk(tmp_path / "state", "1m") as state:
         with suppress(OSError):
             (state / "filler").write_bytes(bytes(2 << 20))
         with throttler("kernel", FREE), console(state) as (browser, _):
@@ -346,8 +321,6 @@ def test_on_a_full_disk_the_page_and_its_limits_go_on_and_say_so(tmp_path: Path)
             (state / "filler").unlink()
             browser.post("limit", path="wired", rate=None)
             assert [entry["before"] for entry in browser.get("journal")["entries"]] == ["3mbit"]
-    finally:
-        run("umount", "--lazy", str(state))
 
 
 def test_values_that_are_none_are_refused_and_said_to_be_wrong(browser: Browser) -> None:
@@ -434,27 +407,20 @@ def test_the_page_has_what_the_doctor_found(browser: Browser) -> None:
         assert any(str(EXAMINED) in note for note in eventually(lambda: browser.get("look")["notes"]))
 
 
-@pytest.fixture
-def unjoined() -> Iterator[None]:
-    with examined(subflows=0):
-        yield
-
-
-@pytest.mark.usefixtures("unjoined")
 def test_who_has_logged_in_has_the_doctor_fix_what_it_found(browser: Browser) -> None:
-    found = eventually(lambda: browser.get("look")["examined"])
-    (wrong,) = [each for each in found["findings"] if each["state"] == "wrong"]
-    assert wrong["fix_name"] == "mptcp"
-    with listening(in_namespace(GATEWAY)):
+    with examined(subflows=0), listening(in_namespace(GATEWAY)):
+        found = eventually(lambda: browser.get("look")["examined"])
+        (wrong,) = [each for each in found["findings"] if each["state"] == "wrong"]
+        assert wrong["fix_name"] == "mptcp"
         eventually(lambda: browser.get("look")["fixes"])
         assert "log in first" in browser.post("fix", 401, name="mptcp")["error"]
         browser.login()
         assert "accepted: mptcp" in browser.post("fix", 400, name="firewall")["error"]
         fixed = browser.post("fix", name="mptcp")
         assert (fixed["ran"], fixed["left"]) == ([{"command": wrong["fix"][0], "failure": None}], [])
-    assert "subflows 8" in on(GATEWAY, "ip mptcp limits show")
-    after = eventually(lambda: (now := browser.get("look")["examined"])["time"] > found["time"] and now)
-    assert "mptcp" not in {each["fix_name"] for each in after["findings"]}
+        assert "subflows 8" in on(GATEWAY, "ip mptcp limits show")
+        after = eventually(lambda: (now := browser.get("look")["examined"])["time"] > found["time"] and now)
+        assert "mptcp" not in {each["fix_name"] for each in after["findings"]}
     (entry,) = browser.get("journal")["entries"]
     assert (entry["who"], entry["subject"], entry["key"]) == ("root", "check mptcp", "state")
     assert (entry["before"], entry["after"]) == ("wrong", "ok")

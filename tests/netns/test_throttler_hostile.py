@@ -7,25 +7,20 @@ out and are seen. The client drops them.
 import random
 import re
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
+from tests.netns.connections import reset
 from tests.netns.forging import segment
 from tests.netns.links_world import AT_CLIENT, CLIENT, GATEWAY, IPV4, IPV6, connection, endpoint, link
 from tests.netns.throttler_world import classes, elements, status, throttler
-from tests.netns.world import connected, eventually, on, resident, socket_at
+from tests.netns.world import connected, eventually, on, resident, settled, socket_at
 from throttler.sources.draining import PAUSE, SECOND
 from throttler.sources.limits import Limits
-from tributary.wire.options import (
-    MpCapable,
-    MpJoinAck,
-    MpJoinSyn,
-    emit,
-)
+from tributary.wire.options import MpCapable, MpJoinAck, MpJoinSyn, emit
 from tributary.wire.segments import Flags
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world", "spoofed")]
@@ -89,18 +84,6 @@ def token_over(interface_address: str) -> str:
         if subflow["initial"] and subflow["remote"].startswith(f"{interface_address}:")
     )
     return str(found)
-
-
-def settled(value: Callable[[], int]) -> int:
-    """What ``value`` is when it no longer changes from one look to the next."""
-    last = [value()]
-
-    def is_same() -> bool:
-        before, last[0] = last[0], value()
-        return before == last[0]
-
-    eventually(is_same)
-    return last[0]
 
 
 def test_a_syn_alone_never_makes_an_element(source: str, ethernet: bytes) -> None:
@@ -266,8 +249,7 @@ def test_sessions_from_one_port_one_after_the_other_are_each_throttled(source: s
         for _ in range(5):
             with from_port(25000) as client:
                 time.sleep(0.1)
-                # SO_LINGER of no time: close() resets (socket(7)).
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset(client)
         with from_port(25000):
             # By then the ends that the kernel's events told late have been looked at, too.
             time.sleep(3 * PAUSE / SECOND)

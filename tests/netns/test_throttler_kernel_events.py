@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.netns.links_world import CLIENT, GATEWAY, connection, endpoint
-from tests.netns.world import Child, eventually, in_namespace, on, program, ready, run
+from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, CLIENT, GATEWAY, connection, endpoint
+from tests.netns.world import Child, eventually, in_namespace, on, program, ready, run, sysctl
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -86,10 +86,5 @@ def chosen(name: str) -> str:
 
 def test_auto_takes_the_kernel_where_sessions_end_and_the_wire_on_a_router_without_them() -> None:
     assert chosen(GATEWAY) == chosen(CLIENT) == "kernel"
-    for name in (GATEWAY, CLIENT):
-        on(name, "sysctl -qw net.ipv4.ip_forward=1")
-    try:
+    with sysctl(AT_GATEWAY, net__ipv4__ip_forward=1), sysctl(AT_CLIENT, net__ipv4__ip_forward=1):
         assert (chosen(GATEWAY), chosen(CLIENT)) == ("kernel", "sniffer")
-    finally:
-        for name in (GATEWAY, CLIENT):
-            on(name, "sysctl -qw net.ipv4.ip_forward=0")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.netns.links_world import AT_CLIENT, GATEWAY, connection
 from tests.netns.throttler_world import KERNEL, TEXT, ask, classes, elements, spare, status, throttled, throttler
-from tests.netns.world import ENVIRONMENT, Child, eventually, in_namespace, on, program, ready, ruled
+from tests.netns.world import ENVIRONMENT, Child, cpu_seconds, eventually, in_namespace, on, program, ready, ruled
 from tests.ordinary_user import NOBODY
 from tributary.settings.errors import Exit
 
@@ -188,12 +188,7 @@ def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_n
 
 
 def test_a_throttler_that_has_nothing_to_do_does_nothing(source: str) -> None:
-    def ticks() -> int:
-        """Of the processor, a hundredth of a second each (proc(5), utime and stime)."""
-        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
     with throttled(source) as (child, _):
-        before = ticks()
+        before = cpu_seconds(child.pid)
         time.sleep(3)
-        assert ticks() - before < 50
+        assert cpu_seconds(child.pid) - before < 0.5
