@@ -16,7 +16,8 @@ from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.node import Node
-from tests.netns.world import cpu_seconds, eventually, resident, settled
+from tests.netns.connections import TCP
+from tests.netns.world import connected, cpu_seconds, eventually, resident, settled
 
 SERVER = "203.0.113.2"
 METRICS = 9090
@@ -62,9 +63,7 @@ class Converter:
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name and labels."""
-        with self.node.entered():
-            asking = socket.create_connection(("127.0.0.1", METRICS), timeout=5)
-        with asking:
+        with connected(self.node, "127.0.0.1", METRICS, seconds=5, protocol=TCP) as asking:
             asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n")
             with asking.makefile("rb") as answer:
                 text = answer.read().decode().partition("\r\n\r\n")[2]

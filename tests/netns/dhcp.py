@@ -9,13 +9,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from experiments.testbed.node import Node
+from tests.netns.world import socket_at
 
 
 def offered(device: Node) -> str:
     """Who offers an address to whoever asks (RFC 2131), and in which network."""
-    with device.entered():
-        asking = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
-    with asking:
+    with socket_at(device, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as asking:
         asking.bind(("eth0", 0x0800))
         asking.settimeout(1)
         mac = asking.getsockname()[4]

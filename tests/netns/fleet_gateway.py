@@ -114,9 +114,7 @@ class Gateway:
     def kill(self, *names: str) -> None:
         """SIGKILL to the named programs."""
         for name in names:
-            process = self.running.pop(name)
-            process.popen.kill()
-            process.popen.wait()
+            self.running.pop(name).kill()
 
     def anycast(self, *words: str) -> str:
         """What an administrator types: tributary-anycast WORDS."""

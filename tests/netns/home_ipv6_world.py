@@ -7,7 +7,6 @@ The network is that of experiments/home/network.py, and these:
 """
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tests.netns.connections import TCP
-from tests.netns.world import connected, serving
+from tests.netns.world import connected, listener_at, serving
 from tributary.settings.files import load
 
 LINKS = Topology.of(load(PROFILES / "home.toml", Profile)).links[:2]
@@ -95,6 +94,4 @@ def _received(router: Router) -> list[int]:
 
 def _sending(server: Node, port: int) -> AbstractContextManager[list[tuple[str, int]]]:
     """A server of SIZE bytes; who came."""
-    with server.entered():
-        listener = socket.create_server((SERVER, port), family=socket.AF_INET6)
-    return serving(listener, lambda client: client.sendall(bytes(SIZE)))
+    return serving(listener_at(server, port, SERVER, TCP), lambda client: client.sendall(bytes(SIZE)))

@@ -22,7 +22,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from squid import host
 from tests.netns.connections import TCP, read_all
-from tests.netns.world import connected, listener_at, serving
+from tests.netns.world import connected, listener_at, serving, socket_at
 from tributary.wire.options import parse
 
 PROXY = ("10.0.0.1", 3128)
@@ -78,9 +78,8 @@ class Wire:
     """Sees every packet of a node's that leaves over any interface, loopback included (packet(7))."""
 
     def __init__(self, node: Node) -> None:
-        with node.entered():
-            # ETH_P_ALL without bind: all interfaces.
-            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+        # ETH_P_ALL without bind: all interfaces.
+        self._socket = socket_at(node, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
         self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE: miss nothing while a test is busy
         self._socket.setblocking(False)
 

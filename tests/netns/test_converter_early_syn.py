@@ -33,7 +33,7 @@ from tests.netns.converter_world import (
 )
 from tests.netns.test_converter_hand_over import hand_over, upgradable
 from tests.netns.test_converter_transparent import return_path
-from tests.netns.world import connected, eventually
+from tests.netns.world import connected, eventually, socket_at
 from tributary.settings.errors import Exit
 
 PORT = 7070
@@ -254,8 +254,7 @@ def test_a_client_whose_syn_another_process_has_seen_gets_its_own_address_once_t
     """In the moment of a hand-over the one process may have begun a connection, and the other accept its client."""
     own = (CLIENT, 40001)
     with conv.converter(KEEPING) as converter, return_path(conv), conv.serving(answer_all, PORT) as service:
-        with conv.gateway.entered():
-            begun = socket.socket()
+        begun = socket_at(conv.gateway)
         begun.setsockopt(socket.SOL_IP, socket.IP_TRANSPARENT, 1)
         begun.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         begun.bind(own)

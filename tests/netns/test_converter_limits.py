@@ -196,8 +196,7 @@ FEW_FILES = ("prlimit", "--nofile=512:512")
 def test_scrape_and_status_that_cannot_be_accepted_take_no_processor_time(conv: World) -> None:
     with conv.converter(ALL) as converter, ExitStack() as stack:
         converter.leave_files(0)
-        with conv.gateway.entered():
-            scrape = stack.enter_context(socket.create_connection(("127.0.0.1", METRICS), timeout=10))
+        scrape = stack.enter_context(conv.connect("127.0.0.1", METRICS, node=conv.gateway))
         asking = stack.enter_context(socket.socket(socket.AF_UNIX))
         asking.settimeout(10)
         asking.connect(str(converter.directory / "control"))

@@ -97,9 +97,8 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
 def test_idle_connections_to_its_metrics_and_status_take_nothing_from_clients(conv: World) -> None:
     with conv.converter(ALL) as converter, conv.serving(greet) as service, ExitStack() as stack:
         before = converter.idle_descriptors()
-        with conv.gateway.entered():
-            for _ in range(300):
-                stack.enter_context(socket.create_connection(("127.0.0.1", METRICS), timeout=5))
+        for _ in range(300):
+            stack.enter_context(conv.connect("127.0.0.1", METRICS, node=conv.gateway))
         assert converter.metrics()["tributary_converter_open_connections"] == 0
         for _ in range(300):
             asking = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -10,10 +10,9 @@ import re
 import socket
 import stat
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -28,9 +27,10 @@ from image.firstboot.page import ports
 from image.firstboot.page.app import LARGEST
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from tests.netns.connections import TCP
 from tests.netns.dhcp import offered
 from tests.netns.home_world import SITE, heard
-from tests.netns.world import eventually, needs
+from tests.netns.world import connected, eventually, needs, socket_at
 from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, make_system, public_key, texts
 
@@ -113,10 +113,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with ExitStack() as made:
-        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        nodes = made.enter_context(standing_nodes("fsp-", _NETWORK, directory))
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("first-start")
+    with standing_nodes("fsp-", _NETWORK, directory) as nodes:
         root = make_system(directory / "root")
         (root / "usr/lib/tributary").mkdir(parents=True)
         (root / "usr/lib/tributary/role").write_text("router\n")
@@ -126,8 +125,7 @@ def world() -> Iterator[World]:
 @contextmanager
 def concentrator(node: Node, interface: str) -> Iterator[None]:
     """Answers the first PADI with a PADO (RFC 2516 section 5.2)."""
-    with node.entered():
-        answering = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8863))
+    answering = socket_at(node, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8863))
     answering.bind((interface, 0x8863))
     answering.settimeout(5)
 
@@ -260,9 +258,7 @@ def test_what_is_too_large_is_refused_before_it_comes(said: World) -> None:
         (f"Content-Length: {LARGEST + 1}\r\n\r\n", "413 Request Entity Too Large"),
         (f"X-Long: {'x' * (16 << 10)}\r\n\r\n", "431 Request Header Fields Too Large"),
     ):
-        with said.device.entered():
-            asking = socket.create_connection((AT, 80), 5)
-        with asking:
+        with connected(said.device, AT, 80, seconds=5, protocol=TCP) as asking:
             asking.sendall((head + more).encode())
             assert asking.recv(100).decode().partition(" ")[2].startswith(answer)
     assert said.ask()[0] == 200

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, needs_tools, standing
-from tests.netns.world import eventually
+from tests.netns.world import eventually, sysctl
 from tributary.settings.errors import CommandError
 
 pytestmark = [needs_tools, needs_ansible, pytest.mark.slow]
@@ -76,15 +76,12 @@ def are_right(fleet: Fleet, version: int, name: str, found: dict[str, str]) -> b
 
 def test_without_the_roles_setting_joins_go_astray(fleet: Fleet) -> None:
     before = counters(fleet)
-    for gateway in fleet.gateways.values():
-        gateway.host.sysctl(net__mptcp__allow_join_initial_addr_port=1)
-    try:
-        with fleet.sessions():
-            # Two of three, if the router throws dice.
-            eventually(lambda: sum(grown(fleet, before, "MPJoinNoTokenFound").values()) > HOMES / 2)
-    finally:
+    with ExitStack() as stack:
         for gateway in fleet.gateways.values():
-            gateway.host.sysctl(net__mptcp__allow_join_initial_addr_port=0)
+            stack.enter_context(sysctl(gateway.host, net__mptcp__allow_join_initial_addr_port=1))
+        stack.enter_context(fleet.sessions())
+        # Two of three, if the router throws dice.
+        eventually(lambda: sum(grown(fleet, before, "MPJoinNoTokenFound").values()) > HOMES / 2)
 
 
 @pytest.fixture

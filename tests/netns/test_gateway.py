@@ -11,6 +11,7 @@ import pytest
 
 from experiments.home.gateway import FIREWALL
 from experiments.testbed.node import Node, python
+from tests.netns.connections import TCP
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import (
     CONVERTER,
@@ -24,7 +25,7 @@ from tests.netns.gateway_world import (
     needs_tools,
     streams,
 )
-from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs
+from tests.netns.world import datagrams_at, eventually, heard_and_answered, listener_at, needs
 from tributary.kernel import connections
 from tributary.paths import ROOT
 from tributary.wireguard import keys
@@ -209,7 +210,7 @@ def test_who_is_revoked_is_out_also_where_nothing_can_be_written(gateway: World)
 
 def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(gateway: World) -> None:
     address = gateway.enter("berlin")
-    with gateway.gate.entered(), socket.create_server((INSIDE, CONVERTER)) as listener:
+    with listener_at(gateway.gate, CONVERTER, INSIDE, TCP) as listener:
         with gateway.house.connect(address, INSIDE, CONVERTER, 2) as client:
             listener.accept()[0].close()
             assert client.recv(1) == b""

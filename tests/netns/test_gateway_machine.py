@@ -71,10 +71,11 @@ def test_nothing_is_left_behind(gateway: World) -> None:
 
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
     gateway.gateway("down")
-    with datagrams_at(gateway.gate, 6) as taken:
-        taken.bind(("::", 51840))
-        with pytest.raises(AssertionError, match="Address already in use"):
-            gateway.gateway("up")
+    with (
+        datagrams_at(gateway.gate, 6, at=("::", 51840)),
+        pytest.raises(AssertionError, match="Address already in use"),
+    ):
+        gateway.gateway("up")
     assert _is_gone(gateway)
 
 
@@ -140,9 +141,10 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
         _add_ipv6(gateway, gateway.server, "core", "2001:db8:5")
         enrolment = gateway.enrol("berlin")
         gateway.house.tunnel(enrolment, 0)
-        with datagrams_at(gateway.server, 6) as server, datagrams_at(gateway.house.node, 6) as client:
-            server.bind(("2001:db8:5::2", 4500))
-            client.bind(("fd12:3456:789a:1::2", 0))
+        with (
+            datagrams_at(gateway.server, 6, at=("2001:db8:5::2", 4500)) as server,
+            datagrams_at(gateway.house.node, 6, at=("fd12:3456:789a:1::2", 0)) as client,
+        ):
             eventually(lambda: _heard(client, server) == "2001:db8:5::1")
             # Of another prefix it may not send, and once it is shut out of none.
             tunnel = list(gateway.house.made)[-1]

@@ -5,7 +5,6 @@ Both stand in a network with default routes for IPv4 and IPv6: what is not refus
 
 import ipaddress
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
@@ -14,12 +13,13 @@ import pytest
 from experiments.testbed.node import Node
 from tests.forbidden_targets import CASES, CLOSED
 from tests.netns import squid_world
+from tests.netns.connections import TCP
 from tests.netns.converter_clients import FORBIDDEN, is_no_peer
 from tests.netns.converter_names import Names
 from tests.netns.converter_process import Converter, complaint
 from tests.netns.converter_world import ALL, OUTSIDE, World
 from tests.netns.squid_world import SERVER, start_squid
-from tests.netns.world import eventually, serving
+from tests.netns.world import eventually, listener_at, serving
 
 PORT = 8443
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
@@ -55,9 +55,7 @@ def plain(address: str) -> str:
 @contextmanager
 def victim(gateway: Node) -> Iterator[list[tuple[str, int]]]:
     """A service at the gateway's own public address, which greets as SSH and mail servers do; yields who reached it."""
-    with gateway.entered():
-        listener = socket.create_server((OUTSIDE, PORT))
-    with serving(listener, lambda connection: connection.sendall(b"hello")) as came:
+    with serving(listener_at(gateway, PORT, OUTSIDE, TCP), lambda connection: connection.sendall(b"hello")) as came:
         yield came
 
 

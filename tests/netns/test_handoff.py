@@ -16,10 +16,10 @@ import pytest
 from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
 from experiments.testbed import native
 from experiments.testbed.network import lay, standing_nodes
-from tests.netns.connections import reset
+from tests.netns.connections import TCP, reset
 from tests.netns.handoff_world import LONG, SIZE, HandOff, answer, at_work, get, needs_tools, pattern, request
 from tests.netns.test_converter_old_kernels import OPTIONAL, without
-from tests.netns.world import eventually, needs, run, sysctl
+from tests.netns.world import connected, eventually, needs, run, sysctl
 from tributary.paths import ROOT
 
 pytestmark = needs_tools
@@ -136,8 +136,8 @@ def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: P
 
 def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
     for node in ("client", "a"):
-        with handoff.nodes[node].entered(), pytest.raises(TimeoutError):
-            socket.create_connection((handoff.network.address("a"), 7400), 1.5)
+        with pytest.raises(TimeoutError):
+            connected(handoff.nodes[node], handoff.network.address("a"), 7400, seconds=1.5, protocol=TCP)
 
 
 @needs("nginx")

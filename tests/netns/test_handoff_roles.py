@@ -12,7 +12,7 @@ from overlay.authority import enrol
 from overlay.purposes import member
 from tests.netns.connections import TCP
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.world import connected, eventually, serving
+from tests.netns.world import connected, eventually, listener_at, serving
 from tributary.settings.errors import Exit
 
 pytestmark = needs_tools
@@ -74,13 +74,11 @@ def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> No
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*impostor(network, "m1", network.address("a")))
     handoff.kill("a", "front")
-    with network.nodes["a"].entered():
-        listener = socket.create_server((network.address("a"), 7401))
 
     def answer(plain: socket.socket) -> None:
         with context.wrap_socket(plain, server_side=True) as front:
             front.recv(1)
 
-    with serving(listener, answer):
+    with serving(listener_at(network.nodes["a"], 7401, network.address("a"), TCP), answer):
         handoff.start("front")
         eventually(lambda: f"the back end a is away: {NOTHING}/back-end\n" in handoff.processes["front"].output())

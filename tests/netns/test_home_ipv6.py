@@ -74,10 +74,10 @@ def test_a_download_is_bonded_whatever_its_port(home: Home) -> None:
 
 
 def test_everything_else_keeps_the_device_s_own_address(home: Home) -> None:
-    with datagrams_at(home.network.server, 6, 5) as server, datagrams_at(home.network.device, 6, 5) as client:
-        server.bind((SERVER, 4500))
+    there = (SERVER, 4500)
+    with datagrams_at(home.network.server, 6, 5, at=there) as server, datagrams_at(home.network.device, 6, 5) as client:
         # As large as the router's advertisement says.
-        client.sendto(bytes(1420 - 48), (SERVER, 4500))
+        client.sendto(bytes(1420 - 48), there)
         data, peer = server.recvfrom(2000)
         server.sendto(data, peer)
         assert (peer[0], len(client.recv(2000))) == (home.address, 1372)

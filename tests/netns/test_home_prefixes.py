@@ -21,6 +21,7 @@ import pytest
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
+from tests.netns.home_ipv6_world import addresses
 from tests.netns.home_world import both_ends, dnsmasq, goes_on, heard, listening, run_unit
 from tests.netns.world import ENVIRONMENT, eventually, needs
 from tests.unit.image.firstboot.systems import files_of
@@ -84,9 +85,7 @@ class World:
         """Those by which the device begins connections now, if the router says that it is a way to the Internet."""
         if not self.device.ip("-6", "route", "show", "default"):
             return []
-        (shown,) = json.loads(self.device.ip("-j", "-6", "address", "show", "dev", "eth0"))
-        found = [each for each in shown["addr_info"] if each["scope"] == "global" and not each.get("deprecated")]
-        return [IPv6Address(each["local"]) for each in found]
+        return [IPv6Address(each) for each in addresses(self.device)]
 
     def address_in(self, network: IPv6Network, seconds: float = 20) -> str:
         """The device's only one, as soon as it is in ``network``."""

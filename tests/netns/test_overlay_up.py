@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,9 @@ from experiments.overlay.mesh import INGRESS, SERVER, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, Running, running
 from experiments.testbed.build import names
 from tests.netns.captures import Stream, capturing, streams
+from tests.netns.connections import TCP
 from tests.netns.overlay_world import until
-from tests.netns.world import needs
+from tests.netns.world import connected, needs
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = needs("etcd", "curl", "ip", "ethtool", "cargo")
@@ -88,9 +88,7 @@ def kill(overlay: Running, name: str) -> None:
 @contextmanager
 def begun_download(overlay: Running) -> Iterator[HTTPResponse]:
     """A large file by way of the proxy, which the client has begun to read; buffers do not hold the rest."""
-    with overlay.mesh.client.entered():
-        proxy = socket.create_connection((INGRESS, 3128), timeout=60)
-    with proxy:
+    with connected(overlay.mesh.client, INGRESS, 3128, seconds=60, protocol=TCP) as proxy:
         proxy.sendall(f"GET {URL}{LARGE} HTTP/1.1\r\nHost: {SERVER}\r\n\r\n".encode())
         with HTTPResponse(proxy) as response:
             response.begin()

@@ -13,7 +13,7 @@ from scapy.packet import Packet
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import eventually
+from tests.netns.world import eventually, socket_at
 from throttler.sources.sniffer import Sniffer
 
 NETWORK = "client:wired 10.0.0.2/24 -- gateway:wired 10.0.0.1/24"
@@ -36,10 +36,8 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
 def test_a_vlans_frames_are_not_the_links_own_but_those_with_a_priority_alone_are(nodes: dict[str, Node]) -> None:
     with nodes["gateway"].entered():
         sniffer = Sniffer("wired")
-    with nodes["client"].entered():
-        sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with closing(sniffer), socket_at(nodes["client"], socket.AF_PACKET, socket.SOCK_RAW) as sender:
         sender.bind(("wired", 0))
-    with closing(sniffer), sender:
         for port, below in BELOW.items():
             sender.send(bytes(below / IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=port, dport=80)))
         assert came(sniffer) == [3, 1]

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.netns.connections import TCP
+from tests.netns.connections import MPTCP, TCP
 from tests.netns.squid_world import (
     COUNTERS_PORT,
     HEAD_TIMEOUT,
@@ -18,7 +18,7 @@ from tests.netns.squid_world import (
     read_answer,
     squids_socket,
 )
-from tests.netns.world import connected, resident
+from tests.netns.world import connected, listener_at, resident
 
 __all__ = ["net"]
 
@@ -364,7 +364,7 @@ def test_own_address_that_came_after_the_start_is_refused_by_the_guard(net: Worl
 
 
 @pytest.mark.parametrize("address", GUARDED.split())
-@pytest.mark.parametrize("protocol", [socket.IPPROTO_TCP, socket.IPPROTO_MPTCP])
+@pytest.mark.parametrize("protocol", [TCP, MPTCP])
 def test_guard_lets_no_syn_of_squids_user_out_to_a_forbidden_target(net: World, address: str, protocol: int) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with squids_socket(net.gateway, family, protocol) as connection, pytest.raises(OSError):
@@ -374,21 +374,18 @@ def test_guard_lets_no_syn_of_squids_user_out_to_a_forbidden_target(net: World, 
 
 @pytest.mark.parametrize(("resolver", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 def test_guard_lets_squid_ask_a_resolver_on_loopback(net: World, resolver: str, family: socket.AddressFamily) -> None:
-    with net.gateway.entered():
-        listener = socket.create_server((resolver, 53), family=family)
-    with listener, squids_socket(net.gateway, family, socket.IPPROTO_MPTCP) as connection:
+    with listener_at(net.gateway, 53, resolver, TCP), squids_socket(net.gateway, family, MPTCP) as connection:
         connection.connect((resolver, 53))
 
 
 def test_guard_takes_mptcp_off_what_squids_user_begins(net: World) -> None:
-    with squids_socket(net.gateway, socket.AF_INET, socket.IPPROTO_MPTCP) as connection:
+    with squids_socket(net.gateway, socket.AF_INET, MPTCP) as connection:
         connection.connect((SERVER, 80))
     (syn,) = net.syns()
     assert not syn.with_mptcp
 
 
 def test_guard_leaves_the_mptcp_of_others_alone(net: World) -> None:
-    with net.gateway.entered(), socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP) as connection:
-        connection.connect((SERVER, 80))
+    connected(net.gateway, SERVER, 80, protocol=MPTCP).close()
     (syn,) = net.syns()
     assert syn.with_mptcp

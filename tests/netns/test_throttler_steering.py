@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,8 +124,7 @@ def test_the_worse_path_becomes_a_backup_at_both_ends_and_is_used_again_when_the
 def test_what_a_killed_throttler_leaves_carries_on_and_the_next_one_uses_all_paths_again(testbed: Testbed) -> None:
     with start_steering(testbed) as killed, downloading(testbed):
         eventually(lambda: decided(testbed, "trials that stayed") and is_backup(testbed), seconds=60)
-        killed.popen.send_signal(signal.SIGKILL)
-        killed.popen.wait()
+        killed.kill()
         assert is_backup(testbed)
         assert rate(testbed, 1) > 1
         assert "b" not in flags(testbed.gateway)["good"]
