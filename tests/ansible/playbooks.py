@@ -32,6 +32,12 @@ def play(playbook: Path, inventory: str, scratch: Path, *options: str) -> subpro
     )
 
 
+def script(program: Path, text: str) -> None:
+    """A program that is a shell script."""
+    program.write_text(f"#!/bin/sh\n{text}")
+    program.chmod(0o755)
+
+
 def program() -> str:
     """ansible-playbook's path."""
     return str(_PROGRAM)

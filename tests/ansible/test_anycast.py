@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ansible.playbooks import ANSIBLE, load
+from tests.ansible.playbooks import ANSIBLE, load, script
 
 anycast = load(ANSIBLE / "roles/anycast/files/tributary_anycast.py")
 
@@ -103,27 +103,29 @@ def test_a_port_where_nothing_listens_does_not_answer() -> None:
 
 
 @pytest.fixture
-def bird(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose programs are found first, and that has what the program notes."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for constant, name in {"ADDRESSES": "set.json", "DRAINED": "drained", "STATUS": "status.json"}.items():
+        monkeypatch.setattr(anycast, constant, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def bird(place: Path) -> Path:
     """A birdc that keeps its protocols' state in a file, and the flag of drained nodes beside it."""
-    state = tmp_path / "state"
+    state = place / "state"
     state.write_text("up")
-    (tmp_path / "routers").write_text(BGP)
-    play(
-        tmp_path / "birdc",
-        f'echo "$*" >>{tmp_path}/asked\n'
+    (place / "routers").write_text(BGP)
+    script(
+        place / "birdc",
+        f'echo "$*" >>{place}/asked\n'
         f'case "$1" in enable) echo up >{state} ;; disable) echo down >{state} ;; esac\n'
         f'[ "$1 $2" = "show protocols" ] || exec [ "$2" = \'"anycast*"\' ]\n'
         f'echo "anycast4 Static master4 $(cat {state}) 21:09:11.042"\n'
-        f"cat {tmp_path}/routers\n",
+        f"cat {place}/routers\n",
     )
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(anycast, "DRAINED", tmp_path / "drained")
     return state
-
-
-def play(program: Path, script: str) -> None:
-    program.write_text(f"#!/bin/sh\n{script}")
-    program.chmod(0o755)
 
 
 def test_a_node_that_no_router_hears_is_not_announced(
@@ -181,7 +183,6 @@ def test_the_watch_writes_what_it_has_seen(tmp_path: Path, monkeypatch: pytest.M
             raise Stopped
         sleep(seconds)
 
-    monkeypatch.setattr(anycast, "STATUS", tmp_path / "status.json")
     monkeypatch.setattr(anycast.time, "sleep", stop)
 
     def written(proxies: list[tuple[str, int]]) -> tuple[object, ...]:
@@ -216,8 +217,8 @@ def test_without_bird_every_command_says_so(
 def test_a_node_without_bird_counts_as_withdrawn_and_one_whose_bird_hangs_does_not(
     state: str, code: int, bird: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play(bird.with_name("birdc"), "echo Unable to connect to server control socket >&2; exit 1\n")
-    play(bird.with_name("systemctl"), f'[ "$1 $4" = "show bird.service" ] && echo {state}\n')
+    script(bird.with_name("birdc"), "echo Unable to connect to server control socket >&2; exit 1\n")
+    script(bird.with_name("systemctl"), f'[ "$1 $4" = "show bird.service" ] && echo {state}\n')
     assert anycast.main(["drain", "--reason", "upgrade"]) == code
     assert anycast.drained() == "upgrade"
     assert (capsys.readouterr().out == "withdrawn: BIRD does not run\n") is (code == 0)
@@ -235,18 +236,14 @@ exit 0
 """
 
 
-def test_an_address_that_changes_takes_the_place_of_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play(tmp_path / "ip", IP)
-    (endpoints := tmp_path / "ip.state").write_text('{"id": 7, "address": "10.0.0.1"}\n')
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
+def test_an_address_that_changes_takes_the_place_of_the_one_before(place: Path) -> None:
+    script(place / "ip", IP)
+    (endpoints := place / "ip.state").write_text('{"id": 7, "address": "10.0.0.1"}\n')
 
     def reload(*words: str) -> list[str]:
-        (tmp_path / "ip.log").write_text("")
+        (place / "ip.log").write_text("")
         assert anycast.main(["addresses", *words]) == 0
-        return [line for line in (tmp_path / "ip.log").read_text().splitlines() if "replace" not in line][1:]
+        return [line for line in (place / "ip.log").read_text().splitlines() if "replace" not in line][1:]
 
     shared = ("--shared", "198.51.100.80", "--shared", "2001:db8:80::80", "--other", "198.51.100.12")
     assert reload(*shared, "--own", "198.51.100.11", "--own", "2001:db8:80:0::11") == [
@@ -276,17 +273,15 @@ def test_an_address_that_changes_takes_the_place_of_the_one_before(
     ],
 )
 def test_a_damaged_list_of_what_was_set_is_named_and_everything_set(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play(tmp_path / "ip", IP)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
-    (tmp_path / "set.json").write_text(text)
+    script(place / "ip", IP)
+    (place / "set.json").write_text(text)
     assert anycast.main(["addresses", "--shared", "198.51.100.80"]) == 0
-    assert f"{tmp_path}/set.json: cannot be read" in capsys.readouterr().err
-    assert (tmp_path / "set.json.broken").read_text() == text
-    assert "address replace 198.51.100.80/32 dev lo" in (tmp_path / "ip.log").read_text()
-    assert json.loads((tmp_path / "set.json").read_text()) == {"local": ["198.51.100.80"], "routes": []}
+    assert f"{place}/set.json: cannot be read" in capsys.readouterr().err
+    assert (place / "set.json.broken").read_text() == text
+    assert "address replace 198.51.100.80/32 dev lo" in (place / "ip.log").read_text()
+    assert json.loads((place / "set.json").read_text()) == {"local": ["198.51.100.80"], "routes": []}
 
 
 def test_what_a_start_that_failed_has_set_is_known_to_the_next_one() -> None:
@@ -294,12 +289,8 @@ def test_what_a_start_that_failed_has_set_is_known_to_the_next_one() -> None:
     assert "\nRuntimeDirectoryPreserve=yes\n" in unit
 
 
-def test_an_address_that_the_kernel_does_not_take_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(tmp_path / "ip", '[ "$2" != endpoint ] || { echo RTNETLINK answers: Device or resource busy >&2; exit 2; }\n')
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(anycast, "ADDRESSES", tmp_path / "set.json")
+def test_an_address_that_the_kernel_does_not_take_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(place / "ip", '[ "$2" != endpoint ] || { echo RTNETLINK answers: Device or resource busy >&2; exit 2; }\n')
     assert anycast.main(["addresses", "--own", "198.51.100.11"]) == 69
     assert "Device or resource busy" in capsys.readouterr().err
 

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 from gateway.registry import Registry
-from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
+from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play, script
 from tests.unit.gateway.house import NETWORK, router
 from tributary.paths import ROOT
 
@@ -25,7 +25,7 @@ yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core
 PLAYBOOKS = {"gateway": "fleet", "handoff": "handoff", "monitoring": "fleet"}
 PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
-APT = "ansible.builtin.apt"
+APT, SHELL = "ansible.builtin.apt", "ansible.builtin.shell"
 every_role = pytest.mark.parametrize("role", ROLES)
 
 
@@ -284,8 +284,7 @@ def test_settings_are_judged_by_the_programs_that_will_run(
     lines = [f"installed {name} {version}~deb13" for name in there]
     printed = "\n".join([*lines, "config-files tributary-other 1"])
     for program, does in {"dpkg-query": f"echo '{printed}'; exit 1", "dpkg-deb": "exit 1"}.items():
-        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / program).chmod(0o755)
+        script(tmp_path / program, f"{does}\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     done = play(HERE / "packages.yml", "one", tmp_path, "-e", f"folder={tmp_path}", *options)
     said = " ".join(done.stdout.split())
@@ -315,20 +314,18 @@ KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"
     ],
 )
 def test_a_key_counts_that_opens_a_shell(line: str, opens: bool, tmp_path: Path) -> None:
-    (task,) = (each for each in read(ANSIBLE / "roles/hardening/tasks/ssh.yml") if each["name"] == "Look for your key")
+    task = task_of("hardening", "ssh", "Look for your key")
     file = tmp_path / "authorized_keys"
     file.write_text(f"# mine\n{line}\n")
     command = [file if "{{" in word else word for word in task["ansible.builtin.command"]["argv"]]
     assert (subprocess.run(command, check=False).returncode == 0) is opens
 
 
-@pytest.mark.parametrize("tasks", ["console/tasks/main.yml", "hardening/tasks/ssh.yml"], ids=lambda each: each[:7])
-def test_a_file_that_a_broken_off_run_wrote_counts_as_not_read(tasks: str, tmp_path: Path) -> None:
-    (asks,) = (each for each in every_task(read(ANSIBLE / "roles" / tasks)) if "ansible.builtin.shell" in each)
-    systemctl = tmp_path / "systemctl"
-    systemctl.write_text("#!/bin/sh\necho Sun 2026-03-01 12:00:00.500000 UTC\n")
-    systemctl.chmod(0o755)
-    command = re.sub(r" /etc/\S+/", f" {tmp_path}/", asks["ansible.builtin.shell"])
+@pytest.mark.parametrize(("role", "file"), [("console", "main"), ("hardening", "ssh")])
+def test_a_file_that_a_broken_off_run_wrote_counts_as_not_read(role: str, file: str, tmp_path: Path) -> None:
+    asks = task_of(role, file, by=SHELL)
+    script(tmp_path / "systemctl", "echo Sun 2026-03-01 12:00:00.500000 UTC\n")
+    command = re.sub(r" /etc/\S+/", f" {tmp_path}/", asks[SHELL])
     since = datetime(2026, 3, 1, 12, 0, 0, 500_000, UTC).timestamp()
     for name in re.findall(rf"{tmp_path}/(\S+)", command):
         for written, counts in ((since - 0.25, False), (since + 0.25, True)):
@@ -344,6 +341,13 @@ def every_task(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for task in tasks:
         yield task
         yield from every_task(task.get("block", []))
+
+
+def task_of(role: str, file: str, name: str = "", by: str = "name") -> dict[str, Any]:
+    """The only one of a role's file that has this in its ``name``, and that goes ``by`` this module."""
+    tasks = every_task(read(ANSIBLE / f"roles/{role}/tasks/{file}.yml"))
+    (task,) = (each for each in tasks if name in each.get("name", "") and by in each)
+    return task
 
 
 def test_a_diff_shows_nothing_of_a_file_that_is_not_for_everybody() -> None:
@@ -384,12 +388,9 @@ def test_a_firewall_that_was_written_and_not_loaded_is_loaded(standing: int, loa
 @pytest.mark.parametrize(("loads", "kept"), [(True, "loaded"), (False, "written")])
 def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Path) -> None:
     """Also after a reboot, and beside files that somebody has changed; a unit of an earlier version kept nothing."""
-    (copy,) = (
-        each["ansible.builtin.shell"]
-        for each in every_task(read(ANSIBLE / "roles/firewall/tasks/before.yml"))
-        if "ansible.builtin.shell" in each
+    copy = task_of("firewall", "before", by=SHELL)[SHELL].replace(
+        "{{ firewall_rules }}", "/etc/nftables.d/tributary-firewall.nft"
     )
-    copy = copy.replace("{{ firewall_rules }}", "/etc/nftables.d/tributary-firewall.nft")
     for place in ("/run/tributary-firewall-before", "/run/tributary-firewall/", "/etc/nftables.d"):
         copy = copy.replace(place, f"{tmp_path}/{place.partition('/')[2].partition('/')[2]}")
     for folder, text in {
@@ -483,7 +484,7 @@ def test_what_the_inventory_no_longer_says_of_the_kernel_is_as_the_package_has_i
 def test_a_back_end_that_runs_by_an_older_program_is_restarted(
     arguments: bool, since: str, state: str, tmp_path: Path
 ) -> None:
-    (task,) = (each for each in read(ANSIBLE / "roles/handoff/tasks/service.yml") if "by them" in each["name"])
+    task = task_of("handoff", "service", "by them")
     said = {
         "handoff_arguments": {"changed": arguments},
         "handoff_copied": NOTHING,
@@ -521,7 +522,7 @@ def play_task(
 def test_the_only_node_that_is_announced_is_not_drained_for_an_upgrade(
     codes: list[int | None], alone: bool, refused: bool, tmp_path: Path
 ) -> None:
-    (task,) = (each for each in read(ANSIBLE / "roles/anycast/tasks/drain.yml") if "Refuse" in each["name"])
+    task = task_of("anycast", "drain", "Refuse")
     nodes = [{"item": f"gw{number}.example.net", "rc": code} for number, code in enumerate(codes, 1)]
     # Who cannot be reached has no exit code.
     asked = {"results": [{name: value for name, value in node.items() if value is not None} for node in nodes]}
@@ -538,8 +539,7 @@ def test_the_only_node_that_is_announced_is_not_drained_for_an_upgrade(
 def test_an_address_of_an_ip_version_that_no_router_speaks_is_refused(
     addresses: list[str], refused: bool, tmp_path: Path
 ) -> None:
-    tasks = every_task(read(ANSIBLE / "roles/anycast/tasks/check.yml"))
-    (task,) = (each for each in tasks if each["name"] == "Refuse an address that no router would hear of")
+    task = task_of("anycast", "check", "Refuse an address that no router would hear of")
     routers = [{"address": address, "as": 65000} for address in addresses]
     said = {"anycast_routers": routers, "anycast_protocol": "bgp", "anycast_versions": [4, 6]}
     done = play_task(task, said, "fleet", tmp_path)
@@ -597,8 +597,7 @@ def test_rules_that_are_undone_do_not_come_back_with_a_boot(stood: bool, done: s
         (tmp_path / name / "tributary-site.nft").write_text("before" if name == "before" else "now")
     (tmp_path / ("before" if stood else "now") / "tributary-firewall.nft").touch()
     for program in ("nft", "systemctl"):
-        (tmp_path / program).write_text('#!/bin/sh\necho "${0##*/}" "$@"\n')
-        (tmp_path / program).chmod(0o755)
+        script(tmp_path / program, 'echo "${0##*/}" "$@"\n')
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     said = subprocess.run(
         ["sh", "-ec", text], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
