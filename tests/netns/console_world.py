@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed.node import Node
-from tests.netns.links_world import GATEWAY
+from tests.netns.links_world import AT_GATEWAY, GATEWAY
 from tests.netns.throttler_world import PATHS, tributary
 from tests.netns.world import Child, in_namespace, on, ready, run, serving
 from tributary.api.places import CONSOLE, EXAMINED, THROTTLER
@@ -101,7 +101,7 @@ def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterat
 @contextmanager
 def throttler_stand_in(handler: Callable[[socket.socket], object]) -> Iterator[None]:
     """``handler`` is called for each connection to the throttler's socket."""
-    with Node(GATEWAY, Path()).entered():
+    with AT_GATEWAY.entered():
         path = THROTTLER.path
     path.parent.mkdir(exist_ok=True)
     listener = socket.socket(socket.AF_UNIX)

@@ -3,14 +3,15 @@
 import errno
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.node import Node, Process
 from tests.netns.connections import TCP
-from tests.netns.world import connected, listener_at, serving
+from tests.netns.world import Child, connected, in_namespace, listener_at, ready, serving
 from tests.unit.image import miniature
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, texts
@@ -59,6 +60,11 @@ class Home:
         finally:
             self.unit("ExecStop")
             self.box.run("nft", "delete", "table", "inet", "tributary-firewall")
+
+    def daemon(self) -> AbstractContextManager[Child]:
+        """The router's own, by the settings of its card."""
+        words = ("run", str(self.directory / "router.toml"), "--state-directory", str(self.directory / "state"))
+        return ready(*in_namespace(self.box.namespace, sys.executable, "-m", "router", *words))
 
     def unit(self, key: str) -> list[int]:
         """Run the commands of the unit's ``key``, as 'ExecStart'; the status of those that may not fail."""

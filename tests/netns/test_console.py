@@ -17,7 +17,6 @@ import pytest
 
 from command import box
 from console.password import hashed
-from experiments.testbed.node import Node
 from tests.doctor_fix import listening
 from tests.netns.console_world import FREE, Browser, console, examined, throttler_stand_in, token
 from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
@@ -260,7 +259,7 @@ def test_it_listens_at_an_address_that_comes_later(tmp_path: Path) -> None:
 
 def set_password(password: str) -> None:
     """As ``tributary console password`` does, by its socket."""
-    with Node(GATEWAY, Path()).entered():
+    with AT_GATEWAY.entered():
         CONSOLE.ask("password", password=password)
 
 

@@ -176,21 +176,17 @@ def test_the_front_tells_of_its_back_ends(handoff: HandOff, tmp_path: Path) -> N
         assert front.requests["handed-over"] >= 2
         assert services(node)["handoff"].startswith("switch up, 2 of 2 back ends up, ")
         with handoff.begun("a/400000000"):
-            eventually(lambda: connections(browser) == {"a": 1, "b": 0})
+            eventually(lambda: back_ends(browser, "connections") == {"a": 1, "b": 0})
         handoff.kill("a")
-        eventually(lambda: up(browser) == {"a": False, "b": True})
+        eventually(lambda: back_ends(browser, "up") == {"a": False, "b": True})
         handoff.kill("switch")
         eventually(lambda: services(node)["handoff"].startswith("switch away, "))
 
 
-def connections(browser: Browser) -> dict[str, int]:
+def back_ends(browser: Browser, key: str) -> dict[str, int]:
+    """What the front says of each by this key."""
     front = look(browser).handoff
-    return {each.name: each.connections for each in front.back_ends} if front else {}
-
-
-def up(browser: Browser) -> dict[str, bool]:
-    front = look(browser).handoff
-    return {each.name: each.up for each in front.back_ends} if front else {}
+    return {each.name: getattr(each, key) for each in front.back_ends} if front else {}
 
 
 @needs_handoff

@@ -9,7 +9,6 @@ The best link is sat.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_process import start
 from tests.netns.home_world import BOX, LAN, Home, access_links, both_ends, dnsmasq, goes_on, heard, listening
-from tests.netns.world import datagrams_at, eventually, in_namespace, needs, process, said_ready
+from tests.netns.world import datagrams_at, eventually, needs
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
 LINKS = ("dsl", "lte", "sat")
@@ -82,12 +81,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bypassed]:
             folder = directory / f"of-{node.namespace}"
             folder.mkdir()
             converter = start(node, folder, config)
-            made.callback(converter.popen.wait)
-            made.callback(converter.popen.kill)
+            made.callback(converter.kill)
             eventually((folder / "control").exists)
-        words = ("run", str(directory / "router.toml"), "--state-directory", str(directory / "state"))
-        command = in_namespace(box.namespace, sys.executable, "-m", "router", *words)
-        said_ready(made.enter_context(process(*command)))
+        made.enter_context(home.daemon())
         yield home
 
 

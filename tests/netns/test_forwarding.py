@@ -9,7 +9,6 @@ The stranger has no route to the home, and the device's way out is the box.
 import json
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from gateway.rules import without_seen
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
 from tests.netns.test_gateway import SITE
-from tests.netns.world import datagrams_at, eventually, heard_and_answered, in_namespace, needs, ready
+from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs
 from tributary.settings.errors import CommandError
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
@@ -91,12 +90,10 @@ def _at_the_gateway(home: Served, made: ExitStack) -> None:
 
 def _at_the_box(home: Served, made: ExitStack) -> None:
     home.write(CARD + home.at_gateway("enrol", "berlin"))
-    settings = home.directory / "router.toml"
-    settings.chmod(0o600)
+    (home.directory / "router.toml").chmod(0o600)
     home.at_gateway("forward", "berlin", *PORTS)
     made.enter_context(home.routing())
-    words = ("run", str(settings), "--state-directory", str(home.directory / "state"))
-    made.enter_context(ready(*in_namespace(home.box.namespace, sys.executable, "-m", "router", *words)))
+    made.enter_context(home.daemon())
 
 
 Asked = tuple[socket.socket, socket.socket]

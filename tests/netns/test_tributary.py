@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.testbed.node import Node
-from tests.netns.links_world import GATEWAY, connection
+from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import TEXT, WIRED_SLOW, ask, throttled, throttler, tributary
 from tests.netns.world import Child, in_namespace, process
 from tributary.api.places import THROTTLER
@@ -120,7 +119,7 @@ def test_a_wrong_policy_is_not_tried(tmp_path: Path) -> None:
         assert rules() == ["wired-slow"]
         own = tributary("try", str(WIRED_SLOW), "--program", "throttler", code=Exit.USAGE)
         assert "accepted: another file" in own
-        with Node(GATEWAY, tmp_path).entered(), pytest.raises(CommandError, match="seconds"):
+        with AT_GATEWAY.entered(), pytest.raises(CommandError, match="seconds"):
             THROTTLER.ask("try", settings=TEXT.replace("wired-slow", "another"), name="new", seconds=math.inf)
         assert rules() == ["wired-slow"]
     wrong.rename(tmp_path / "new.toml")
