@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::options::{SocketOption, get_option};
+use crate::options::{SOL_MPTCP, SocketOption, checked, get_option};
 use crate::tcp_info::{TcpInfo, array};
 
 /// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
@@ -21,6 +22,12 @@ const DATA: usize = 16;
 const ADDRESSES: usize = 256; // struct mptcp_subflow_addrs: the local and the remote sockaddr_storage
 const REMOTE: usize = 128;
 const TCP_INFO: usize = 216; // of struct tcp_info, up to tcpi_bytes_retrans
+/// `struct mptcp_info`, and room for more.
+const INFO: usize = 128;
+const FULL_INFO: i32 = 4; // MPTCP_FULL_INFO
+/// `struct mptcp_subflow_info`: a number, and the addresses, up to a remote one of IPv6.
+const NUMBERED: usize = NUMBER + REMOTE + 28;
+const NUMBER: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Multipath {
@@ -46,20 +53,87 @@ pub struct Subflow {
 impl Multipath {
     /// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
     pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Self> {
-        let mut info = [0; 128];
-        get_option(socket, SocketOption::MPTCP_INFO, &mut info).ok()?;
-        // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
-        let subflows = if (info[JOINED], info[TOTAL]) == (0, 1) {
-            only_subflow(socket, peer).into_iter().collect()
-        } else {
-            subflows(socket).unwrap_or_default()
-        };
-        Some(Self {
-            fallback: u32::from_ne_bytes(array(&info, FLAGS)) & FALLBACK != 0,
-            bytes_retransmitted: u64::from_ne_bytes(array(&info, RETRANSMITTED)),
-            subflows,
-        })
+        static KERNEL_IS_OLD: AtomicBool = AtomicBool::new(false);
+        let is_old = KERNEL_IS_OLD.load(Ordering::Relaxed);
+        if let Some(told) = (!is_old).then(|| told_at_once(socket).ok()).flatten() {
+            return Some(told);
+        }
+        let told = told_in_parts(socket, peer).ok()?;
+        KERNEL_IS_OLD.store(true, Ordering::Relaxed);
+        Some(told)
     }
+
+    fn new(info: &[u8; INFO], subflows: Vec<Subflow>) -> Self {
+        Self {
+            fallback: u32::from_ne_bytes(array(info, FLAGS)) & FALLBACK != 0,
+            bytes_retransmitted: u64::from_ne_bytes(array(info, RETRANSMITTED)),
+            subflows,
+        }
+    }
+}
+
+/// `struct mptcp_full_info`: what it has of a subflow and we want of it, in bytes; how many there are and we want; where
+/// they go; and `struct mptcp_info`.
+#[repr(C)]
+struct FullInfo {
+    has_state: u32,
+    state: u32,
+    has_addresses: u32,
+    addresses: u32,
+    count: u32,
+    most: u32,
+    all_addresses: u64,
+    all_states: u64,
+    info: [u8; INFO],
+}
+
+/// By one call, which Linux 6.5 and later have.
+fn told_at_once(socket: BorrowedFd<'_>) -> io::Result<Multipath> {
+    let mut states = [[0; TCP_INFO]; MOST_SUBFLOWS];
+    let mut addresses = [[0; NUMBERED]; MOST_SUBFLOWS];
+    let mut full = FullInfo {
+        has_state: 0,
+        state: length(TCP_INFO)?,
+        has_addresses: 0,
+        addresses: length(NUMBERED)?,
+        count: 0,
+        most: length(MOST_SUBFLOWS)?,
+        all_addresses: addresses.as_mut_ptr() as u64,
+        all_states: states.as_mut_ptr() as u64,
+        info: [0; INFO],
+    };
+    let mut size = length(size_of::<FullInfo>())?;
+    // SAFETY: the kernel reads and writes `full`, and writes `most` elements, of the lengths that `full` has, to each of the
+    // arrays. All of them outlive the call.
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            SOL_MPTCP,
+            FULL_INFO,
+            (&raw mut full).cast(),
+            &raw mut size,
+        )
+    })?;
+    let pairs = addresses.iter().zip(&states).take(full.count as usize);
+    let subflows = pairs.filter_map(|(addresses, state)| subflow(&addresses[NUMBER + REMOTE..], state));
+    Ok(Multipath::new(&full.info, subflows.collect()))
+}
+
+fn told_in_parts(socket: BorrowedFd<'_>, peer: IpAddr) -> io::Result<Multipath> {
+    let mut info = [0; INFO];
+    get_option(socket, SocketOption::MPTCP_INFO, &mut info)?;
+    // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
+    let subflows = if (info[JOINED], info[TOTAL]) == (0, 1) {
+        only_subflow(socket, peer).into_iter().collect()
+    } else {
+        subflows(socket).unwrap_or_default()
+    };
+    Ok(Multipath::new(&info, subflows))
+}
+
+/// As the kernel has lengths.
+fn length(bytes: usize) -> io::Result<u32> {
+    u32::try_from(bytes).map_err(io::Error::other)
 }
 
 /// On an MPTCP socket TCP's own option tells of the first subflow (net/mptcp/sockopt.c).
@@ -72,15 +146,15 @@ fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
     let states = elements::<TCP_INFO>(socket, SocketOption::MPTCP_TCPINFO)?;
     let pairs = addresses.iter().zip(&states);
     Ok(pairs
-        .filter_map(|(addresses, state)| subflow(addresses, state))
+        .filter_map(|(addresses, state)| subflow(&addresses[REMOTE..], state))
         .collect())
 }
 
 /// The option's elements, one for each subflow, each of `SIZE` bytes at most.
 fn elements<const SIZE: usize>(socket: BorrowedFd<'_>, name: SocketOption) -> io::Result<Vec<[u8; SIZE]>> {
     let mut buffer = vec![0; DATA + MOST_SUBFLOWS * SIZE];
-    buffer[..4].copy_from_slice(&u32::try_from(DATA).map_err(io::Error::other)?.to_ne_bytes());
-    buffer[12..16].copy_from_slice(&u32::try_from(SIZE).map_err(io::Error::other)?.to_ne_bytes());
+    buffer[..4].copy_from_slice(&length(DATA)?.to_ne_bytes());
+    buffer[12..16].copy_from_slice(&length(SIZE)?.to_ne_bytes());
     get_option(socket, name, &mut buffer)?;
     let count = (u32::from_ne_bytes(array(&buffer, 4)) as usize).min(MOST_SUBFLOWS);
     Ok(buffer[DATA..]
@@ -90,11 +164,8 @@ fn elements<const SIZE: usize>(socket: BorrowedFd<'_>, name: SocketOption) -> io
         .collect())
 }
 
-fn subflow(addresses: &[u8; ADDRESSES], state: &[u8; TCP_INFO]) -> Option<Subflow> {
-    Some(subflow_of(
-        sockaddr_ip(&addresses[REMOTE..])?,
-        &TcpInfo::from(&state[..]),
-    ))
+fn subflow(remote: &[u8], state: &[u8]) -> Option<Subflow> {
+    Some(subflow_of(sockaddr_ip(remote)?, &TcpInfo::from(state)))
 }
 
 fn subflow_of(remote: IpAddr, state: &TcpInfo) -> Subflow {
@@ -161,6 +232,20 @@ mod tests {
             (subflow.remote, subflow.received),
             (IpAddr::V4(Ipv4Addr::LOCALHOST), 1000)
         );
+    }
+
+    /// The second needs Linux 6.5.
+    #[test]
+    fn all_ways_to_ask_tell_the_same() {
+        let (mut client, server) = connected(Protocol::MPTCP);
+        client.write_all(&[7; 1000]).expect("write");
+        let (told, peer) = (server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let parts = told_in_parts(told, peer).expect("MPTCP");
+        assert_eq!(parts.subflows, subflows(told).expect("MPTCP"));
+        match told_at_once(told) {
+            Ok(at_once) => assert_eq!(at_once, parts),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-const SOL_MPTCP: i32 = 284; // include/linux/socket.h
+pub(crate) const SOL_MPTCP: i32 = 284; // include/linux/socket.h
 
 /// A socket option. Only these: nothing in their values is a pointer, which the kernel would follow.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     u32::try_from(value).map_err(io::Error::other)
 }
 
-fn checked(code: libc::c_int) -> io::Result<()> {
+pub(crate) fn checked(code: libc::c_int) -> io::Result<()> {
     if code == 0 {
         Ok(())
     } else {
