@@ -90,7 +90,8 @@ pub struct Pipe<'a> {
     /// Whether the sink has been given the last frame.
     is_ending: bool,
     over: Option<PipeState>,
-    source_is_dead: bool,
+    /// What the pipe in the other direction has come to.
+    other: PipeState,
     memory: Memory<'a>,
 }
 
@@ -135,7 +136,7 @@ impl<'a> Pipe<'a> {
             to_frames,
             is_ending: false,
             over: None,
-            source_is_dead: false,
+            other: PipeState::Open,
             memory,
         }
     }
@@ -158,10 +159,9 @@ impl<'a> Pipe<'a> {
         self.trailer
     }
 
-    /// A write to the source failed and consumed the error that a read would have returned: the end of its data is no
-    /// orderly end.
-    pub fn mark_source_dead(&mut self) {
-        self.source_is_dead = true;
+    /// The pipe in the other direction has come to this.
+    pub fn take_note(&mut self, other: PipeState) {
+        self.other = other;
     }
 
     pub fn moved(&self) -> u64 {
@@ -242,7 +242,8 @@ impl<'a> Pipe<'a> {
 
     /// The source ended: ends the sink, too. `None`: the last frame is on its way.
     fn end(&mut self) -> Option<PipeState> {
-        if self.source_is_dead {
+        // That write to our source consumed the error that a read would have returned: the end of its data is no orderly end.
+        if self.other == PipeState::SinkReset {
             return Some(PipeState::SourceReset);
         }
         if self.to_frames {
@@ -250,7 +251,9 @@ impl<'a> Pipe<'a> {
             self.is_ending = true;
             return self.sink.write(&END).err().map(|_| PipeState::SinkReset);
         }
-        let ended = sockets::end_writing(self.to).is_ok();
+        // Where the other direction has ended as well both connections are closed now, which tells the sink.
+        let is_told = self.other == PipeState::Eof && !sockets::is_broken(self.to);
+        let ended = is_told || sockets::end_writing(self.to).is_ok();
         Some(if ended { PipeState::Eof } else { PipeState::SinkReset })
     }
 }
@@ -260,6 +263,7 @@ mod tests {
     use std::future::poll_fn;
     use std::io::{Read, Write};
     use std::net::Shutdown;
+    use std::time::Duration;
 
     use super::*;
     use crate::io::buffers::Budget;
@@ -310,5 +314,44 @@ mod tests {
             assert_eq!(pipe.moved(), all.len() as u64);
         });
         assert_eq!(budget.used(), 0);
+    }
+    #[test]
+    fn the_last_way_leaves_the_end_of_its_sink_to_the_close_unless_that_was_reset() {
+        let (budget, counter) = (Budget::new(1 << 30), AtomicU64::default());
+        let memory = Memory {
+            budget: &budget,
+            buffer: 64 << 10,
+        };
+        for is_reset in [false, true] {
+            loopback::block_on(async {
+                let ((client, near), (mut server, far)) = (loopback::pair(), loopback::pair());
+                let (near, far) = (near.into_tokio(), far.into_tokio());
+                let source = Side {
+                    stream: &near,
+                    early: Early::default(),
+                };
+                let mut pipe = Pipe::new(source, (&far, false), memory, &counter, 0);
+                pipe.take_note(PipeState::Eof);
+                server.set_nonblocking(true).expect("a socket");
+                if is_reset {
+                    sockets::reset_on_close(&server);
+                    server = loopback::pair().0;
+                }
+                client.shutdown(Shutdown::Write).expect("open");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let over = poll_fn(|cx| match pipe.poll(cx) {
+                    PipeState::Open | PipeState::Blocked => Poll::Pending,
+                    over => Poll::Ready(over),
+                });
+                let over = over.await;
+                if is_reset {
+                    assert_eq!(over, PipeState::SinkReset);
+                } else {
+                    assert_eq!(over, PipeState::Eof);
+                    let read = server.read(&mut [0]).expect_err("no end yet");
+                    assert_eq!(read.kind(), io::ErrorKind::WouldBlock);
+                }
+            });
+        }
     }
 }

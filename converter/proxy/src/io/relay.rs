@@ -148,13 +148,9 @@ pub async fn relay_until<T>(
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
         let up_state = up.poll(cx);
-        if up_state == PipeState::SinkReset {
-            down.mark_source_dead();
-        }
+        down.take_note(up_state);
         let down_state = down.poll(cx);
-        if down_state == PipeState::SinkReset {
-            up.mark_source_dead();
-        }
+        up.take_note(down_state);
         if before.1 != down.moved() {
             context.heard();
         }

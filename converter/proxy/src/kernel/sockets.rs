@@ -181,6 +181,11 @@ pub fn reset_on_close<'a>(socket: impl Into<SockRef<'a>>) {
     let _ = socket.into().set_linger(Some(Duration::ZERO));
 }
 
+/// Whether the connection was reset, as far as the event loop knows.
+pub fn is_broken(stream: &TcpStream) -> bool {
+    stream.try_io(Interest::ERROR, || Ok(())).is_ok()
+}
+
 /// No more will be written; the peer sees the end.
 pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).shutdown(std::net::Shutdown::Write)
