@@ -12,7 +12,7 @@ use super::stream::Deadline;
 use crate::kernel::sockets::{is_mptcp, optional};
 
 /// After so long without a byte, and then after twice as long each time, but so long between two at the most.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+pub const FIRST_LOOK: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 /// Bytes for what comes out of order, as the kernel doubles them (socket(7)): so many at least, and at the most. They are a
 /// limit: what comes alone takes memory.

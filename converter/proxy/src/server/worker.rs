@@ -21,6 +21,7 @@ use tributary_sys::canonical;
 use super::active_config::{ActiveConfig, BoundListener};
 use crate::config::{ListenerKind, Reuse};
 use crate::io::conn::{Conn, HandoffContext, Listener, Shared, WorkerContext};
+use crate::io::quiet::FIRST_LOOK;
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
@@ -94,14 +95,12 @@ pub fn run_worker(
 
 /// Wakes the thread once in a while. A timer that is due before the next time at which the event loop wakes costs two
 /// system calls when it is set (tokio's `Handle::reregister` writes to the loop's own eventfd): those of connections are
-/// due later than this.
+/// due no sooner.
 async fn tick() {
     loop {
-        sleep(TICK).await;
+        sleep(FIRST_LOOK).await;
     }
 }
-
-const TICK: Duration = Duration::from_secs(5);
 
 fn context(
     active: &ActiveConfig,
