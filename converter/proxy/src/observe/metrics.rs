@@ -1,8 +1,10 @@
 //! Counters for Prometheus. Every label has a bounded set of values: listeners, paths and outcomes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -35,6 +37,8 @@ pub struct Metrics {
     bytes_retransmitted: Counter,
     path_bytes: By<String, 2>,
     path_retransmissions: By<String>,
+    /// What those of paths come to for each label, found once.
+    paths: Mutex<HashMap<String, PathMetrics>>,
     offloaded: Counter,
     not_offloaded: By<&'static str>,
     /// Field lines that were left out of responses.
@@ -96,6 +100,7 @@ impl Default for Metrics {
                 By::default(),
             ),
             path_retransmissions: add(r, "path_retransmissions", "Segments sent again, by path"),
+            paths: Mutex::default(),
             offloaded: add(r, "offloaded", "Client connections that were offloaded to the kernel"),
             not_offloaded: add(
                 r,
@@ -326,6 +331,15 @@ impl ListenerMetrics {
     }
 }
 
+/// The counters of one path.
+#[derive(Debug)]
+struct PathMetrics {
+    subflows: Counter,
+    up: Counter,
+    down: Counter,
+    retransmissions: Counter,
+}
+
 impl Metrics {
     /// One more client connection was offloaded to the kernel, or was not for this reason.
     pub fn count_offload(&self, refusal: Option<&'static str>) {
@@ -379,15 +393,29 @@ impl Metrics {
     }
 
     pub fn add_path(&self, line: &PathLine) {
-        let path = [("path", line.path.clone())];
-        self.subflows.get_or_create(&path).inc();
-        for (name, bytes) in [("up", line.up_bytes), ("down", line.down_bytes)] {
-            let labels = [("path", line.path.clone()), ("direction", name.to_owned())];
-            self.path_bytes.get_or_create(&labels).inc_by(bytes);
+        let mut known = self.paths.lock();
+        if !known.contains_key(&line.path) {
+            known.insert(line.path.clone(), self.for_path(&line.path));
         }
-        self.path_retransmissions
-            .get_or_create(&path)
-            .inc_by(u64::from(line.retransmissions));
+        let path = &known[&line.path];
+        path.subflows.inc();
+        path.up.inc_by(line.up_bytes);
+        path.down.inc_by(line.down_bytes);
+        path.retransmissions.inc_by(u64::from(line.retransmissions));
+    }
+
+    fn for_path(&self, path: &str) -> PathMetrics {
+        let own = || ("path", path.to_owned());
+        let bytes = |direction: &str| {
+            let labels = [own(), ("direction", direction.to_owned())];
+            self.path_bytes.get_or_create(&labels).clone()
+        };
+        PathMetrics {
+            subflows: self.subflows.get_or_create(&[own()]).clone(),
+            up: bytes("up"),
+            down: bytes("down"),
+            retransmissions: self.path_retransmissions.get_or_create(&[own()]).clone(),
+        }
     }
 
     /// The whole exposition, in the `OpenMetrics` text format.
