@@ -383,6 +383,8 @@ class Decider:
         # If the best path still pauses, the sender has no more, or had less before.
         is_better = after >= _GAIN * session.before and session.is_busy
         session.tried = set()
+        # What the session has found out itself counts more than what earlier ones did.
+        session.recalled |= tried
         if is_better and not session.joined:
             self._leave_out(session, dict.fromkeys(tried, 0.0), min(session.before, after / 2), now)
             self._tell(session, Kind.KEPT, f"{text}: a backup")

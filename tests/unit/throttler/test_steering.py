@@ -579,6 +579,16 @@ def test_a_path_that_began_the_session_is_used_until_the_better_one_has_brought_
     assert world.read() == [Change(7, SLOW, backup=True)]
 
 
+def test_a_path_whose_trial_was_undone_stays_in_use_when_the_better_one_has_brought_as_much() -> None:
+    learned = Learned()
+    learned.learn(named(7, SLOW), named(7, FAST), 0)
+    world = World(limited, Decider(named, is_dry=False, learned=learned), acked=Counter({SLOW: 20 * MEGABYTE}))
+    world.read(40)
+    assert world.acked[FAST] > world.acked[SLOW]
+    assert world.decider.counts[Kind.UNDONE] >= 1
+    assert Kind.LEARNED not in world.decider.counts
+
+
 def test_a_path_that_joins_again_is_not_tried_sooner() -> None:
     def model(used: frozenset[FourTuple]) -> Rates:
         return {FAST: (3.0, 0.5)} | dict.fromkeys(used - {FAST}, (0.1, 1.0)) if len(used) > 1 else {FAST: (6.0, 1.0)}
