@@ -4,6 +4,7 @@ device eth0 192.168.77.9 --- 192.168.77.1 lan [router] dsl, lte --- provider
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,14 @@ class Home(World):
             assert len(stream.read(size)) == size
 
 
+@contextmanager
+def home_at(directory: Path) -> Iterator[Home]:
+    """The world, without a daemon."""
+    with world(directory) as house, standing_nodes("home-", _LAN, directory, beside=house.nodes) as nodes:
+        yield Home(house.nodes, directory, nodes["device"])
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """The world, without a daemon."""
-    with world(tmp_path) as house, standing_nodes("home-", _LAN, tmp_path, beside=house.nodes) as nodes:
-        yield Home(house.nodes, tmp_path, nodes["device"])
+    with home_at(tmp_path) as built:
+        yield built
