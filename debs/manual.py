@@ -36,7 +36,9 @@ def _lines(tokens: Sequence[Token]) -> Iterator[str]:
                 is_item = tokens[place - 1].type == "list_item_open"
                 yield from (".TP", *re.split(r":\s", text, maxsplit=1)) if is_item else (".PP", text)
             case "code_block":
-                yield from (".PP", ".RS 4", ".nf", _safe(token.content.rstrip("\n").translate(_CODE)), ".fi", ".RE")
+                code = _safe(token.content.rstrip("\n").translate(_CODE))
+                # groff complains of an empty line.
+                yield from (".PP", ".RS 4", ".nf", re.sub("^$", ".sp", code, flags=re.MULTILINE), ".fi", ".RE")
             case "bullet_list_open" if token.level:
                 yield ".RS"
             case "bullet_list_close" if token.level:
