@@ -42,6 +42,7 @@ class Database:
 
 def _is_damage(error: Exception) -> bool:
     if isinstance(error, sqlite3.OperationalError):
-        # A column or a table is missing; a lock, a full disk and the like have other codes.
-        return error.sqlite_errorcode == sqlite3.SQLITE_ERROR
+        # A column or a table is missing; a lock, a full disk and the like have other codes. Text that is none has no
+        # code at all: it is Python that finds it.
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
     return isinstance(error, sqlite3.DatabaseError)

@@ -108,6 +108,16 @@ def test_a_journal_whose_table_lacks_a_column_begins_anew(tmp_path: Path) -> Non
     assert book.newest(10) == () and file.with_suffix(".broken").exists()
 
 
+def test_a_journal_with_text_that_is_none_begins_anew(book: Book, tmp_path: Path) -> None:
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    file = tmp_path / "new" / "journal.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE changes SET who = CAST(x'ff' AS TEXT)")
+    with pytest.raises(CommandError, match=r"Could not decode .*; it is renamed to journal\.broken"):
+        book.newest(10)
+    assert book.newest(10) == () and file.with_suffix(".broken").exists()
+
+
 def test_a_column_that_a_later_version_adds_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "journal.sqlite"
     other_table(
