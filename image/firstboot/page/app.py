@@ -1,8 +1,10 @@
 """The page as a part of the console: it is served and guarded as that is, and lets ``image.firstboot`` judge.
 
-One thing is under way at a time: between two requests' bodies nothing waits.
+One thing is under way at a time: between two requests' bodies nothing waits. After each one others have their turn, as
+what looks at the port each second: many requests at once do not keep it from that.
 """
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
@@ -80,6 +82,7 @@ class Page:
         self._token = secrets.token_urlsafe(24)
         self._tables = self._password = ""
         self._draft: _Draft | None = None
+        self._turn = asyncio.Lock()
         routes = [
             Route("/", self._show),
             Route("/look", self._look, methods=["POST"]),
@@ -88,14 +91,24 @@ class Page:
         self.application = web.application(routes, lambda status, line: _answer(views.refused(line), status), _LINES)
 
     async def _show(self, _request: Request) -> HTMLResponse:
-        return self._form(Form(address=self._address))
+        return await self._in_turn(self._form, Form(address=self._address))
+
+    async def _look(self, request: Request) -> HTMLResponse:
+        return await self._in_turn(self._looked, await _sent(request))
+
+    async def _start(self, request: Request) -> HTMLResponse:
+        return await self._in_turn(self._started, await _sent(request))
+
+    async def _in_turn(self, answer: Callable[[Form], HTMLResponse], form: Form) -> HTMLResponse:
+        async with self._turn:
+            await asyncio.sleep(0)
+            return answer(form)
 
     def _knows(self, form: Form) -> bool:
         return hmac.compare_digest(form.token.encode(), self._token.encode())
 
-    async def _look(self, request: Request) -> HTMLResponse:
+    def _looked(self, form: Form) -> HTMLResponse:
         """What is wrong, or what will be done."""
-        form = await _sent(request)
         wrong_keys, wrong_password = views.wrong_keys(form), views.wrong_password(form)
         if wrong_keys:
             form = replace(form, ssh_keys="")
@@ -123,8 +136,8 @@ class Page:
         files = [str(action) for action in ahead.actions]
         return self._form(form, Verdict(steps=steps, files=files))
 
-    async def _start(self, request: Request) -> HTMLResponse:
-        if not self._knows(await _sent(request)):
+    def _started(self, form: Form) -> HTMLResponse:
+        if not self._knows(form):
             raise Refused(HTTPStatus.FORBIDDEN, "Begin at the page itself, /: the box may have started anew.")
         draft = self._draft
         if draft is None:

@@ -33,11 +33,17 @@ class Browser:
         self.card = card.encode()
         self.broken = False
         self.page = Page(
-            Box("abcdefgh", lambda: self.card, lambda: PORTS, self._foresee, self._accept), Card(), f"{HOST}/24"
+            Box("abcdefgh", lambda: self.card, self.ports, self._foresee, self._accept), Card(), f"{HOST}/24"
         )
         self.shown = ""
 
+    def ports(self) -> list[Interface]:
+        return PORTS
+
     def ask(self, path: str = "/", fields: Mapping[str, str] | None = None, method: str | None = None) -> int:
+        return asyncio.run(self.asks(path, fields, method))
+
+    async def asks(self, path: str, fields: Mapping[str, str] | None = None, method: str | None = None) -> int:
         headers = {"host": HOST, "origin": f"http://{HOST}", "content-type": f"{FORM}; charset=UTF-8"}
         scope = {
             "type": "http",
@@ -55,7 +61,7 @@ class Browser:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        asyncio.run(self.page.application(scope, receive, send))
+        await self.page.application(scope, receive, send)
         self.shown = b"".join(each.get("body", b"") for each in sent).decode()
         return int(sent[0]["status"])
 
@@ -200,3 +206,26 @@ def test_what_somebody_types_is_text_and_never_markup(browser: Browser) -> None:
 def test_each_path_has_its_method(browser: Browser, path: str, method: str, status: int) -> None:
     assert browser.ask(path, method=method) == status
     assert browser.shown
+
+
+def test_many_requests_at_once_leave_others_their_turn() -> None:
+    order: list[str] = []
+
+    class Watched(Browser):
+        def ports(self) -> list[Interface]:
+            order.append("request")
+            return super().ports()
+
+    async def others() -> None:
+        while order.count("request") < 20:
+            order.append("other")
+            await asyncio.sleep(0)
+
+    async def together() -> None:
+        browser = Watched()
+        asked: list[tuple[str, Mapping[str, str] | None]]
+        asked = [("/", None), ("/look", {**GOOD, "code": "wrong"})] * 10
+        await asyncio.gather(others(), *(browser.asks(*each) for each in asked))
+
+    asyncio.run(together())
+    assert "request request" not in " ".join(order)
