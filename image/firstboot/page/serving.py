@@ -38,6 +38,9 @@ async def _serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool
     serving = asyncio.create_task(server.serve([listener]))
     while not (page.accepted or serving.done()) and goes_on():
         await asyncio.sleep(EVERY)
+    if page.accepted:
+        # The browser asks for the last page's look.
+        await asyncio.sleep(EVERY)
     server.should_exit = True
     await serving
 

@@ -96,6 +96,18 @@ def test_it_ends_when_settings_were_taken_after_the_whole_answer(served: Served)
     assert not served.thread.is_alive() and served.behind.page.accepted
 
 
+def test_the_last_page_has_its_look() -> None:
+    behind = Browser()
+    behind.page.accepted = True
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        at = listener.getsockname()
+        thread = threading.Thread(target=serving.serve, args=(behind.page, listener, lambda: True))
+        thread.start()
+        answer, _ = Served(behind, at, thread, threading.Event()).ask("/static/style.css")
+        thread.join(20)
+    assert answer.status == 200 and not thread.is_alive()
+
+
 def test_it_ends_when_it_may_not_go_on(served: Served) -> None:
     served.over.set()
     served.thread.join(20)
