@@ -4,7 +4,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
 from json import dumps
@@ -185,6 +186,24 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.SYSTEM
     sys.exit(code)
+
+
+@contextmanager
+def postponed_signals() -> Iterator[Callable[[], bool]]:
+    """SIGTERM and SIGHUP count at the end of the block alone. Gives whether one has come.
+
+    For what takes any exception for its own, as a web server does with one in a request.
+    """
+    came: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in numbers}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def outcome(error: BaseException) -> tuple[int, str]:

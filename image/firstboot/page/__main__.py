@@ -19,7 +19,7 @@ from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
 from tributary.daemons.listener import listener
 from tributary.daemons.state_file import write_atomic
-from tributary.settings.cli import Arguments, Contradiction, need_root, parsed_by, program, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, parsed_by, postponed_signals, program, run
 from tributary.settings.errors import CommandError, Exit, refused
 from tributary.settings.hosts import host_and_port
 
@@ -113,7 +113,7 @@ def _show(card: Path | None, address: IPv4Address, port: int) -> None:
     with refused(Exit.IN_USE, f"{address}:{port}", "cannot be listened on"):
         here = socket.create_server((str(address), port))
     print(f"http://{address}:{port}/ Code: {first_start.shown(box.code)}. Nothing will be changed.", flush=True)
-    serving.serve(page, here, lambda: True)
+    _answer(page, here, lambda: True)
 
 
 def _serve(task: Task, card: Card, wait: float) -> None:
@@ -134,11 +134,17 @@ def _serve(task: Task, card: Card, wait: float) -> None:
             listener(str(address.ip), first_start.PORT, BACKLOG, interface=lan.interface) as there,
         ):
             print(f"served at {lan.interface}: http://{address.ip}/", flush=True)
-            serving.serve(page, there, partial(_goes_on, renew, None if card.lan else lan))
+            _answer(page, there, partial(_goes_on, renew, None if card.lan else lan))
         if page.accepted:
             print(f"{reading.NAME} has settings", flush=True)
             return
         print(f"not at {lan.interface} any more: nothing is connected, or it leads to the Internet", flush=True)
+
+
+def _answer(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:
+    """``serving.serve``, which signals end in order: no request is cut off, nor one's file."""
+    with postponed_signals() as has_come:
+        serving.serve(page, listener, lambda: not has_come() and goes_on())
 
 
 def _code(root: Path) -> str:
