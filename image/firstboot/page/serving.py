@@ -27,9 +27,14 @@ _LEASE = "2m"
 
 def serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:
     """Answer until the page has taken settings, or ``goes_on``, which is asked about each second, says no."""
-    # What strangers send is nothing for the log.
+    # What strangers send is nothing for the log, nor that they read no answer until the server ends.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_fault)
     asyncio.run(_serve(page, listener, goes_on))
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 async def _serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:

@@ -108,6 +108,21 @@ def test_the_last_page_has_its_look() -> None:
     assert answer.status == 200 and not thread.is_alive()
 
 
+def test_who_reads_no_answer_is_nothing_for_the_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    request = f"GET /static/style.css HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.connect(served.at)
+        deaf.settimeout(2)
+        with pytest.raises(TimeoutError):
+            while True:  # until nothing is taken any more: answers wait
+                deaf.sendall(request * 100)
+        served.over.set()
+        served.thread.join(20)
+    assert not served.thread.is_alive()
+    assert [each.message for each in caplog.records if each.exc_info] == []
+
+
 def test_it_ends_when_it_may_not_go_on(served: Served) -> None:
     served.over.set()
     served.thread.join(20)
