@@ -22,7 +22,9 @@ function colourName(links, name) {
  *  and colour, and the focus from the control that made it. */
 export function placed(look) {
   const of = (kind) => look.links.filter((link) => link.kind === kind);
-  return { ...look, links: [...of("wan").sort((a, b) => (a.name < b.name ? -1 : 1)), ...of("path")] };
+  // lte2 comes before lte10; lte1 and lte01 are not the same.
+  const order = ({ name: a }, { name: b }) => a.localeCompare(b, "en", { numeric: true }) || (a < b ? -1 : 1);
+  return { ...look, links: [...of("wan").sort(order), ...of("path")] };
 }
 
 /** The colour of a link or path, by its place among all; it is the same in all views. */

@@ -66,12 +66,12 @@ def test_a_router_that_is_revoked_while_its_sessions_are_shown_can_be_given_up()
 
 @needs_node
 def test_a_link_keeps_its_place_and_colour_when_its_rank_changes() -> None:
-    links = [{"kind": "wan", "name": name} for name in ("lte", "dsl")]
+    links = [{"kind": "wan", "name": name} for name in ("lte10", "lte2", "lte02", "dsl")]
     links += [{"kind": "path", "name": name} for name in ("wired", "nearest")]
     script = f"console.log(JSON.stringify(placed({{ time: 1, links: {json.dumps(links)} }})));"
     found = ran("links.js", "placed", script)
     assert found["time"] == 1
-    assert [link["name"] for link in found["links"]] == ["dsl", "lte", "wired", "nearest"]
+    assert [link["name"] for link in found["links"]] == ["dsl", "lte02", "lte2", "lte10", "wired", "nearest"]
 
 
 @needs_node
