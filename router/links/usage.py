@@ -7,7 +7,7 @@ or the same one after a reboot, has carried already counts too.
 
 from calendar import monthrange
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Self
@@ -54,7 +54,8 @@ class Meter:
     used: int
     counter: str | None
     total: int
-    others: Mapping[str, int]
+    # Files of earlier versions have none.
+    others: Mapping[str, int] = field(default_factory=dict)
 
     def read(self, reading: Reading) -> Self:
         """The meter after a reading. What the first counter had before its first reading does not count."""
@@ -68,7 +69,7 @@ class Meter:
         return replace(self, used=self.used + new, counter=reading.counter, total=reading.total, others=others)
 
 
-NEW_METER = Meter(None, 0, None, 0, {})
+NEW_METER = Meter(None, 0, None, 0)
 
 
 class Usage:

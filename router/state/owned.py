@@ -25,10 +25,11 @@ class OwnershipRecord:
     tunnels: frozenset[str]
     has_translation: bool
     gateway: str | None
-    lan: frozenset[OwnAddress]
+    # Files of earlier versions have none.
+    lan: frozenset[OwnAddress] = frozenset()
 
 
-NOTHING_OWNED = OwnershipRecord({}, None, frozenset(), False, None, frozenset())
+NOTHING_OWNED = OwnershipRecord({}, None, frozenset(), False, None)
 _READ = document_of(OwnershipRecord)
 
 

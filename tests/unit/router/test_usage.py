@@ -177,6 +177,12 @@ def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: st
         UsageFile(tmp_path).load()
 
 
+def test_a_file_of_a_version_that_knew_one_counter_alone_is_read(tmp_path: Path) -> None:
+    meter = '{"since": "2026-11-10", "used": 5, "counter": "one/3", "total": 7}'
+    (tmp_path / "usage.json").write_text(f'{{"lte": {meter}}}')
+    assert UsageFile(tmp_path).load().meters == {"lte": Meter(date(2026, 11, 10), 5, "one/3", 7, {})}
+
+
 def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
     usage = metered(GB)
     usage.set_policies({"lte": LinkPolicy()}, TODAY)
