@@ -93,7 +93,8 @@ def keep_up(gateway: Gateway) -> list[str]:
     if not lacking:
         return sync(gateway)
     gateway.there()  # fails for an interface without tunnels, which is somebody else's
-    return [*lacking, *_set_up(gateway)]
+    # Before anything is noted, which would take the place of a damaged file.
+    return [*lacking, *gateway.state.set_damaged_aside(), *_set_up(gateway)]
 
 
 def _lacking(gateway: Gateway) -> Iterator[str]:
@@ -105,7 +106,7 @@ def _lacking(gateway: Gateway) -> Iterator[str]:
         yield f"{name}: {prefix} was not routed there: it is again"
     for version in (4, 6) if prefix else (4,):
         if not forwarding.forwards(version):
-            yield f"IPv{version} was not forwarded any more: it is again"
+            yield f"IPv{version} was not forwarded any more: it is again, for tunnels and bridges alone"
 
 
 def _set_up(gateway: Gateway) -> list[str]:

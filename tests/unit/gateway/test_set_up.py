@@ -82,8 +82,8 @@ def test_where_nothing_is_missing_a_sync_is_one(kernel: Kernel) -> None:
     [
         ("tunnel", "was down or without 10.84.0.1/16: set up again"),
         ("route", "2001:db8:1::/48 was not routed there"),
-        ("4", "IPv4 was not forwarded any more"),
-        ("6", "IPv6 was not forwarded any more"),
+        ("4", "IPv4 was not forwarded any more: it is again, for tunnels and bridges alone"),
+        ("6", "IPv6 was not forwarded any more: it is again, for tunnels and bridges alone"),
     ],
 )
 def test_what_was_taken_away_is_set_up_again_and_said(kernel: Kernel, gone: str, said: str) -> None:
@@ -100,3 +100,13 @@ def test_a_forwarding_that_others_have_switched_off_is_for_tunnels_alone_from_th
     tunnels.keep_up(kernel.gateway)
     assert kernel.gateway.for_tunnels == [4, 6]
     assert kernel.gateway.state.changes.hearing == ["eth1"]
+
+
+def test_a_damaged_list_of_what_was_changed_is_set_aside_before_another_takes_its_place(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    (tmp_path / "changes.json").write_text("{")
+    kernel.there -= {"4"}
+    _, note, *rest = tunnels.keep_up(kernel.gateway)
+    assert "changes.json.broken" in note and rest == ["synced"]
+    assert (tmp_path / "changes.json.broken").read_text() == "{" and kernel.gateway.for_tunnels == [4]
