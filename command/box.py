@@ -69,7 +69,7 @@ def _asked_at(socket: Path) -> dict[str, Any]:
         raise CommandError(Exit.NO_PERMISSION, f"{socket}: needs root or its group: use sudo") from error
     except (FileNotFoundError, ConnectionRefusedError):
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Silent(f"the converter does not answer at {socket}: {error}") from error
     return answer
 

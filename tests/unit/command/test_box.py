@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,25 +78,42 @@ def test_the_machines_converter_is_asked_beside_what_a_killed_one_has_left() -> 
 @pytest.mark.parametrize("silent", [[]], indirect=True)
 @pytest.mark.usefixtures("silent")
 def test_a_network_namespaces_own_converter_is_asked_by_one_connection() -> None:
+    with converter_that_answers(b'{"version": "1"}') as asked:
+        assert box.converter() == {"version": "1"}
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("silent", [[]], indirect=True)
+@pytest.mark.parametrize("answer", [b"", b"[" * 100_000, b"\xff"], ids=["nothing", "too deep", "no text"])
+@pytest.mark.usefixtures("silent")
+def test_a_converter_whose_answer_cannot_be_read_is_named(answer: bytes) -> None:
+    with converter_that_answers(answer), command_error(Exit.UNAVAILABLE, "the converter does not answer at "):
+        box.converter()
+
+
+@contextmanager
+def converter_that_answers(answer: bytes) -> Iterator[list[socket.socket]]:
+    """The connections that it was asked by."""
     asked = []
 
-    def answer(listener: socket.socket) -> None:
+    def serve(listener: socket.socket) -> None:
         with suppress(TimeoutError):
             while True:
                 connection, _ = listener.accept()
                 asked.append(connection)
                 with suppress(BrokenPipeError), connection:
-                    connection.sendall(b'{"version": "1"}')
+                    connection.sendall(answer)
                 listener.settimeout(PATIENCE)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place("converter")))
         listener.listen()
-        thread = threading.Thread(target=answer, args=(listener,))
+        thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        assert box.converter() == {"version": "1"}
-        thread.join()
-    assert len(asked) == 1
+        try:
+            yield asked
+        finally:
+            thread.join()
 
 
 def test_a_throttler_of_another_version_is_named_as_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
