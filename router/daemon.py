@@ -372,6 +372,7 @@ class Daemon:
         elif tunnel and self._stall_detector.is_stalled(Count(now, *count)):
             self._log.event("default tunnel stalled")
             self._reconciler.forget_configuration(tunnel.name)
+            self._next_reconcile = now
             self._reconciler.health.recheck_all()
         self._next_count = now + self._stall_detector.interval
 
