@@ -93,7 +93,7 @@ def test_a_converter_whose_answer_cannot_be_read_is_named(answer: bytes) -> None
 
 @contextmanager
 def converter_that_answers(answer: bytes) -> Iterator[list[socket.socket]]:
-    """The connections that it was asked by."""
+    """The connections that it was asked by. However busy the machine is, its answer is waited for."""
     asked = []
 
     def serve(listener: socket.socket) -> None:
@@ -111,7 +111,9 @@ def converter_that_answers(answer: bytes) -> Iterator[list[socket.socket]]:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         try:
-            yield asked
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(box, "_ANSWER_TIMEOUT", 60.0)
+                yield asked
         finally:
             thread.join()
 
