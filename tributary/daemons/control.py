@@ -156,7 +156,8 @@ def exchanged(path: Path, request: bytes, timeout: float) -> Any:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(timeout), 0))
         connection.connect(str(path))
         connection.settimeout(timeout)
-        connection.sendall(request)
+        if request:  # else the program may have answered by now and closed, and sending nothing would fail
+            connection.sendall(request)
         return json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
 
 

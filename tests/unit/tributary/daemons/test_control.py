@@ -236,3 +236,30 @@ def test_no_ordinary_user_keeps_a_daemon_from_its_socket(monkeypatch: pytest.Mon
             daemon.start()
             assert started.wait(10)
             daemon.join(10)
+
+
+def test_a_program_that_answers_unasked_may_have_closed_before_it_is_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a converter does: to send nothing there would fail."""
+    closed, set_timeout = threading.Event(), socket.socket.settimeout
+    run.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(run / "unasked.sock"))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            connection.sendall(b'{"sky": "blue"}')
+            connection.close()
+            closed.set()
+
+        def late(connection: socket.socket, seconds: float | None) -> None:
+            assert closed.wait(60)
+            set_timeout(connection, seconds)
+
+        monkeypatch.setattr(socket.socket, "settimeout", late)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert control.exchanged(run / "unasked.sock", b"", 60.0) == {"sky": "blue"}
+        thread.join()
