@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debs import archive, checkout, elf, parts, program, wheels
-from debs.package import Inputs
+from debs.package import LOW_MARK, Inputs
 from debs.release import Architecture, Release, Suite, base_version
-from tributary.kernel import process
+from tributary.kernel import low_mark, process
 from tributary.settings.errors import Exit, refused
 
 
@@ -77,7 +77,7 @@ def gather(order: Order) -> Inputs:
     asked = release(order, files)
     if asked.commit.modified:
         _say("note: files differ from the commit; the version says so")
-    programs = _programs(order, asked, files)
+    programs = {**_programs(order, asked, files), LOW_MARK: low_mark.compiled(files[low_mark.SOURCE])}
     pins = wheels.chosen(files["requirements.lock"].decode(), asked)
     _say(f"{len(pins)} Python libraries for {order.suite.name} on {order.architecture.name}")
     return Inputs(asked, files, wheels.fetch(pins, asked, order.cache), programs)

@@ -7,9 +7,11 @@ from enum import Enum
 
 from debs.release import Release
 from debs.wheels import Wheel
+from tributary.kernel import low_mark
 
 PYTHON = "usr/lib/tributary/python"
 """Where our modules and the wheels lie: out of the way of Debian's own modules, which may be too old."""
+LOW_MARK = low_mark.INSTALLED.name
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Inputs:
     release: Release
     checkout: Mapping[str, bytes]
     wheels: Sequence[Wheel]
-    programs: Mapping[str, bytes]  # by name, those of debs/program.py
+    programs: Mapping[str, bytes]  # by name, those of debs/program.py and LOW_MARK
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ tested are the ones in requirements.lock.
 """
 
 from debs import content, elf
-from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
+from debs.package import LOW_MARK, PYTHON, File, Inputs, Package, Unit, Upgrade
 
 MODULES = (
     *("command", "console", "doctor", "gateway", "image/firstboot", "image/upgrade", "overlay/reader", "router"),
@@ -64,6 +64,8 @@ def _common(inputs: Inputs) -> Package:
                 File(f"usr/lib/tributary/{each}", checkout[f"kernel-config/{each}"])
                 for each in ("retransmissions.conf", "tributary-firewall.nft")
             ),
+            File(f"usr/lib/tributary/{LOW_MARK}", inputs.programs[LOW_MARK]),
+            content.command("low-mark", "tributary.kernel.low_mark", "usr/lib/tributary"),
             *content.files(inputs, name, *(f"kernel-config/{each}" for each in _SYSCTLS), "kernel-config/systemd/*"),
             *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
@@ -71,12 +73,13 @@ def _common(inputs: Inputs) -> Package:
             *content.files(inputs, name, "debs/man/tributary.8.md", "debs/man/tributary-doctor.8.md"),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
-        # What the doctor asks.
+        # What the doctor asks; iproute2 also for its libbpf, which tributary-low-mark calls.
         recommends=("iproute2", "nftables"),
         # Accounts are for those who want them as metrics; the firewall is for those who say whom it lets in.
         units=(
             Unit("tributary-retransmissions.service"),
             Unit("tributary-mptcp.service"),
+            Unit("tributary-low-mark.service"),
             Unit("tributary-doctor.timer"),
             Unit("tributary-accounts.timer", enabled=False),
             Unit("tributary-firewall.service", Upgrade.LEAVE, enabled=False),

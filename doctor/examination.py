@@ -1,5 +1,6 @@
 """The checks of each role."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from doctor import data_integrity, fleet, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding, State
 from tributary.api import fleet_file
-from tributary.kernel import sysctl
+from tributary.kernel import low_mark, sysctl
 from tributary.kernel.mptcp_switch import SWITCH
 from tributary.kernel.process import output
 from tributary.settings.errors import CommandError, Exit, refused
@@ -22,6 +23,8 @@ _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributa
 """The kernel settings: in a checkout, or where the packages put them."""
 _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
 """Settings that are only applied together."""
+
+_LOW_MARK = "tributary-low-mark"
 
 ON_REQUEST = frozenset({"mptcp", "settings", "rp_filter", "endpoints", "listeners", "limits"})
 """Checks whose fixes the console's page may ask for: settings of the kernel, services that do not listen. Not routing:
@@ -113,6 +116,8 @@ def _integrity() -> Iterator[Finding]:
 def _settings() -> Iterator[Finding]:
     yield from sysctls.examine(_SETTINGS)
     yield from sysctls.examine(_RETRANSMISSIONS, together=True)
+    if _LOW_MARK in _units():
+        yield multipath.judge_low_mark(os.uname().release, attached=low_mark.PIN.exists())
 
 
 def _filters() -> Iterator[Finding]:

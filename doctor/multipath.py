@@ -1,10 +1,12 @@
 """Whether the kernel's MPTCP lets clients join, and whether it has fallen back: ip-mptcp(8), mptcp-sysctl.rst."""
 
+import re
 from collections.abc import Mapping
 
 from doctor.findings import Finding, State, ok
 
 _CHECK = "MPTCP"
+_EXEMPT_SINCE = (6, 7)
 _LEAST_SUBFLOWS = 2
 """Beyond the first one; the kernel's default. A client with three links needs two."""
 
@@ -39,6 +41,16 @@ def judge_switch(enabled: str | None) -> Finding:
     if enabled is None:
         return Finding(_CHECK, State.WRONG, "this kernel has none", advice="see the finding on the kernel")
     return Finding(_CHECK, State.WRONG, "switched off", (("sysctl", "-w", "net.mptcp.enabled=1"),))
+
+
+def judge_low_mark(release: str, *, attached: bool) -> Finding:
+    """Whether subflows obey net.ipv4.tcp_notsent_lowat on a kernel of this release (uname(2))."""
+    number = tuple(map(int, re.findall(r"\d+", release)[:2]))
+    if attached or number < _EXEMPT_SINCE:
+        return ok(_CHECK, "subflows obey net.ipv4.tcp_notsent_lowat")
+    message = "subflows are exempt from net.ipv4.tcp_notsent_lowat: a slow one may hold much that all wait for"
+    advice = "journalctl --unit tributary-low-mark says whether this kernel cannot"
+    return Finding(_CHECK, State.WRONG, message, (("systemctl", "restart", "tributary-low-mark.service"),), advice)
 
 
 def judge_counters(counters: Mapping[str, int]) -> list[Finding]:

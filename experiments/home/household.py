@@ -8,6 +8,7 @@ from experiments.home.gateway import Gateway, gateway_at_work
 from experiments.home.network import Network, serving, standing_network
 from experiments.home.router import Router, router_at_work
 from experiments.study.blueprint import Ground, Standing
+from experiments.testbed.appliance import low_mark_obeyed
 from experiments.testbed.build import reserved
 from experiments.testbed.links import emulation
 from experiments.testbed.topology import Profile, Topology
@@ -45,13 +46,15 @@ def household(
         if tunnels:
             process.require("wg")
         with reserved(name) as directory, ExitStack() as stack:
+            obeyed = stack.enter_context(low_mark_obeyed())
             network = stack.enter_context(standing_network(f"trib-{name}", directory, links, shaped=shaped, seed=seed))
             readings = network.check(tolerance) if shaped else []
             stack.enter_context(serving(network.server))
             gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels))
             enrolment = gateway.enrol() if tunnels else None
             router = stack.enter_context(router_at_work(network, enrolment, share))
-            yield Standing(Household(network, gateway, router), readings, emulation(*links) if shaped else "cables")
+            emulated = emulation(*links) if shaped else "cables"
+            yield Standing(Household(network, gateway, router), readings, emulated, obeyed)
 
     described = list(profile.model_dump(mode="json", exclude_none=True)["links"].items())[:many]
     given = {key: value for key, value in {"queue": queue, "share": share}.items() if value is not None}

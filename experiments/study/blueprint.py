@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from experiments.testbed.appliance import start_converter, start_squid, start_steering, tune
+from experiments.testbed.appliance import low_mark_obeyed, start_converter, start_squid, start_steering, tune
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
@@ -28,13 +28,14 @@ Anything = TypeVar("Anything", covariant=True)
 
 @dataclass(frozen=True)
 class Standing(Generic[Anything]):
-    """What was ``built``, and what a run has to know of it: how its ``links`` measured before the first reading, and
-    what emulates them.
+    """What was ``built``, and what a run has to know of it: how its ``links`` measured before the first reading, what
+    emulates them, and whether subflows obey a low mark.
     """
 
     built: Anything
     links: list[LinkReading] = field(default_factory=list)
     emulation: str = "cables"
+    low_mark_obeyed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class TestbedBlueprint:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float) -> Iterator[Standing[Testbed]]:
         """The testbed, with everything that serves running."""
-        with self.stands(name, self.profile, seed) as testbed:
+        with self.stands(name, self.profile, seed) as testbed, low_mark_obeyed() as obeyed:
             links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
                 tune(testbed)
@@ -101,7 +102,7 @@ class TestbedBlueprint:
             if self.steered:
                 testbed.gateway.sysctl(net__mptcp__pm_type=1)
                 start_steering(testbed)
-            yield Standing(testbed, links, testbed.emulation)
+            yield Standing(testbed, links, testbed.emulation, obeyed)
 
     def _sweep(self, testbed: Testbed) -> None:
         for node in (testbed.client, testbed.gateway, testbed.server):

@@ -94,7 +94,8 @@ class Measuring:
                 progress.update(task, description=f"{name}: checking the links")
                 with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as standing:
                     about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
-                    folder.note_testbed(blueprint.as_json() | about | {"programs": native.description()})
+                    obeyed = {"low_mark_obeyed": standing.low_mark_obeyed}
+                    folder.note_testbed(blueprint.as_json() | about | obeyed | {"programs": native.description()})
                     for repetition, point in group:
                         progress.update(task, description=f"{name}: {name_of(point)}")
                         folder.add(self._undisturbed(order.experiment, folder, standing.built, point, repetition))

@@ -1,7 +1,8 @@
 """The processes of the appliance on a testbed's gateway, started with the commands that a user types."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import tomli_w
@@ -13,6 +14,7 @@ from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status
 from tributary.api.answers import decoded
 from tributary.api.places import THROTTLER
+from tributary.kernel import low_mark
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -39,6 +41,19 @@ def tune(testbed: Testbed) -> None:
     """Give the client and the gateway the appliance's kernel settings."""
     for node in (testbed.client, testbed.gateway):
         apply_settings(node)
+
+
+@contextmanager
+def low_mark_obeyed() -> Iterator[bool]:
+    """Whether new subflows obey the settings' low mark for the length of the block, as where tributary-common is: not
+    without clang(1), or where the kernel lacks it. Where a namespace has no mark nothing changes.
+    """
+    with ExitStack() as stack:
+        is_obeyed = False
+        with suppress(CommandError):
+            stack.enter_context(low_mark.obeyed(low_mark.compiled((ROOT / low_mark.SOURCE).read_bytes())))
+            is_obeyed = True
+        yield is_obeyed
 
 
 def bound_receive_buffer(testbed: Testbed, most: int) -> None:

@@ -15,6 +15,7 @@ _WANTS = "/etc/systemd/system/multi-user.target.wants"
 _EARLY = ("systemd-resolved.service", "tributary-firewall.service")
 _RUNNING = (
     *("tributary-firstboot.service", "tributary-firstboot-report.service", "tributary-mptcp.service"),
+    "tributary-low-mark.service",
     "systemd-networkd.service",
 )
 _ENABLED = dict.fromkeys(_RUNNING, _WANTS) | dict.fromkeys(_EARLY, "/etc/systemd/system/sysinit.target.wants")

@@ -25,6 +25,7 @@ SERVICES = {
     "accounts": ("CAP_DAC_READ_SEARCH", 3),
     "retransmissions": ("CAP_NET_ADMIN", 3),
     "mptcp": ("CAP_NET_ADMIN", 3),
+    "low-mark": ("CAP_BPF CAP_NET_ADMIN", 3),
     "firewall": ("CAP_NET_ADMIN", 3),
     "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
     "overlay": ("CAP_CHOWN", 2.5),

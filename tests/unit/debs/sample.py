@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 
 from debs import checkout, program
-from debs.package import Inputs
+from debs.package import LOW_MARK, Inputs
 from debs.release import ARCHITECTURES, SUITES, Architecture, Commit, Release
 from debs.wheels import Wheel
 from tributary.paths import ROOT
@@ -36,7 +36,7 @@ def inputs(asked: Release) -> Inputs:
     }
     wheel = Wheel("quick", "1.2", "MIT", files)
     programs = {name: elf(asked.architecture) for programs in program.ALL for name in programs.names}
-    return Inputs(asked, checkout.tracked(), [wheel], programs)
+    return Inputs(asked, checkout.tracked(), [wheel], programs | {LOW_MARK: b"a program"})
 
 
 def imported(part: str) -> set[str]:

@@ -93,6 +93,21 @@ def test_mptcp_has_to_be_switched_on(enabled: str | None, state: str) -> None:
     assert states(multipath.judge_switch(enabled)) == [state]
 
 
+@pytest.mark.parametrize(
+    ("release", "attached", "state"),
+    [
+        ("6.6.51+rpt-rpi-v8", False, State.OK),
+        ("6.7.0", False, State.WRONG),
+        ("6.12.38+deb13-amd64", False, State.WRONG),
+        ("6.12.38+deb13-amd64", True, State.OK),
+    ],
+)
+def test_subflows_need_our_program_to_obey_the_low_mark_from_linux_6_7_on(
+    release: str, attached: bool, state: State
+) -> None:
+    assert multipath.judge_low_mark(release, attached=attached).state is state
+
+
 def test_counters_that_hint_at_something_are_noted_and_zeros_are_not() -> None:
     netstat = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: Blackhole MPFallbackTokenInit\nMPTcpExt: 3 0\n"
     findings = multipath.judge_counters(multipath.parse_counters(netstat))
