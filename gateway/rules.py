@@ -10,7 +10,7 @@ from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from squid import targets
 from tributary.kernel import nft
-from tributary.settings.ports import Ports
+from tributary.settings.ports import Ports, disjoint
 from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import BLOCK, DEFAULT_SLOT, LAN, block_of, gateway, max_routers, tunnel_address
 from tributary.wireguard.interface import Network
@@ -69,7 +69,7 @@ def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]
         refused6=[each for each in refused(settings) if each.version == 6],
         translates_lan_prefix=settings.translates_lan_prefix,
         for_tunnels=for_tunnels,
-        refused_ports=settings.refused_ports,
+        refused_ports=disjoint(settings.refused_ports),
         router=_BOUNDS[0].key,
         bounds=[replace(each, most=each.most or settings.connections) for each in _bounds(settings, routers)],
         begun=_BEGUN,

@@ -1,7 +1,8 @@
 """Ports as a person writes them in settings and arguments, and as nft(8) does. Pure."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 from pydantic import PlainSerializer
@@ -50,6 +51,17 @@ class Ports:
     def overlaps(self, other: "Ports") -> bool:
         """Whether a port is among both."""
         return self.protocol == other.protocol and self.first <= other.last and other.first <= self.last
+
+
+def disjoint(ports: Iterable[Ports]) -> list[Ports]:
+    """The same ports, none of them twice: nft(8) takes no set of ranges that overlap."""
+    found: list[Ports] = []
+    for each in sorted(ports, key=lambda one: (one.protocol, one.first)):
+        if found and found[-1].overlaps(each):
+            found[-1] = replace(found[-1], last=max(found[-1].last, each.last))
+        else:
+            found.append(each)
+    return found
 
 
 def of_tcp(value: object) -> Ports:

@@ -120,6 +120,16 @@ def test_a_set_of_another_limit_or_size_begins_anew() -> None:
         assert f"rate over {rate}/second" in text(case) and f'comment "{rate} in a second"' in text(case)
 
 
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+def test_refused_ports_may_overlap() -> None:
+    ports = {"refused_ports": ["tcp/25", "tcp/20-30", "udp/25", "tcp/28-40", "tcp/25", "tcp/41"]}
+    made = rules.text(check({"name": "gateway.example.net", **ports}, GatewaySettings, "test"), {}, [])
+    lines = [line.strip() for line in made.splitlines()]
+    refused = [line for line in lines if line.startswith(("tcp . ", "udp . "))]
+    assert refused == ["tcp . 20-40,", "tcp . 41,", "udp . 25,"]
+    subprocess.run(["nft", "--check", "--file", "-"], input=made, text=True, check=True)
+
+
 def test_no_setting_opens_what_nobody_may_reach() -> None:
     refused = rules.refused(settings("open"))
     for closed in ("127.0.0.0/8", "169.254.169.254/32", "100.64.0.0/10"):
