@@ -128,7 +128,8 @@ def _change(change: Callable[[Gateway], Sequence[str]], gateway: Gateway, dry_ru
 
 def _down(gateway: Gateway, dry_run: bool) -> None:
     if dry_run:
-        print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
+        name = gateway.as_created.settings.interface
+        print(f"# the interface {name} and the table inet {rules.TABLE} would be removed")
         return
     need_root("gateway down")
     with gateway.state.locked():

@@ -41,6 +41,12 @@ class Gateway:
         return wireguard.exists(self.settings.interface)
 
     @property
+    def as_created(self) -> "Gateway":
+        """With the interface that ``up`` has created, whatever the settings call it by now."""
+        name = self.state.changes.interface or self.settings.interface
+        return replace(self, settings=self.settings.model_copy(update={"interface": name}))
+
+    @property
     def for_tunnels(self) -> Sequence[int]:
         """The IP versions that this machine forwards only because of ``up``."""
         changes = self.state.changes
@@ -73,9 +79,13 @@ def up(gateway: Gateway) -> list[str]:
     damaged = gateway.state.set_damaged_aside()
     if gateway.stands:
         return damaged + _set_up(gateway)
+    before = changes = gateway.state.changes
     # Else the interface was removed without `down`, and this machine forwards packets because of us.
-    if not gateway.state.changes.is_noted:
-        gateway.state.note(replace(UNCHANGED, is_noted=True, ipv4_was_off=not forwarding.forwards()))
+    if not changes.is_noted:
+        changes = replace(UNCHANGED, is_noted=True, ipv4_was_off=not forwarding.forwards())
+    changes = replace(changes, interface=gateway.settings.interface)
+    if changes != before:
+        gateway.state.note(changes)
     try:
         wireguard.create(gateway.settings.interface)
         return damaged + _set_up(gateway)
@@ -258,6 +268,7 @@ def down(gateway: Gateway) -> list[str]:
     Raises CommandError, exit 69, 71.
     """
     damaged = gateway.state.set_damaged_aside()
+    gateway = gateway.as_created
     if gateway.stands:
         there = gateway.there()  # fails for an interface without tunnels, which must not be removed
         # An unreadable file is no reason to leave tunnels up.

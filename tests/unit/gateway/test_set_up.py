@@ -1,16 +1,17 @@
 """What another program takes away of a gateway is there again with the next sync, which says so."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import IPv6Network
 from pathlib import Path
 
 import pytest
 
-from gateway import forwarding, tunnels
+from gateway import forwarding, tracking, tunnels
 from gateway.settings import GatewaySettings
 from gateway.state import UNCHANGED, State
 from gateway.tunnels import Gateway
-from tributary.kernel import wireguard
+from tributary.kernel import nft, wireguard
 from tributary.settings.files import check
 from tributary.wireguard.interface import PeerStatus
 
@@ -110,3 +111,23 @@ def test_a_damaged_list_of_what_was_changed_is_set_aside_before_another_takes_it
     _, note, *rest = tunnels.keep_up(kernel.gateway)
     assert "changes.json.broken" in note and rest == ["synced"]
     assert (tmp_path / "changes.json.broken").read_text() == "{" and kernel.gateway.for_tunnels == [4]
+
+
+def test_down_removes_what_up_has_created_whatever_the_settings_call_it_by_then(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a restart after the key ``interface`` was changed: without rules, routers would reach anything here."""
+    there = {"eth0"}
+    monkeypatch.setattr(wireguard, "exists", there.__contains__)
+    monkeypatch.setattr(wireguard, "create", there.add)
+    monkeypatch.setattr(wireguard, "remove", there.discard)
+    for module, name in ((nft, "execute"), (tracking, "put")):
+        monkeypatch.setattr(module, name, lambda _: None)
+    tunnels.up(kernel.gateway)
+    assert there == {"eth0", "tributary"}
+    renamed = kernel.gateway.settings.model_copy(update={"interface": "wg9"})
+    tunnels.down(replace(kernel.gateway, settings=renamed))
+    assert there == {"eth0"}
+    tunnels.up(replace(kernel.gateway, settings=renamed))
+    tunnels.down(kernel.gateway)
+    assert there == {"eth0"}
