@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Contents, Identity, Revoked, Router, free_number, lost_keys, name_of
-from gateway.tunnels import Gateway, reconcile
+from gateway.tunnels import Gateway, ended_rotations, reconcile
 from tributary.kernel import connections
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
@@ -43,6 +43,9 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Enro
     """
     contents = gateway.registry.look()
     router = get_router(contents, name)
+    if router.next and gateway.stands and ended_rotations({name: router}, gateway.there()):
+        # Its old ones are those in use: no `sync` has ended the rotation before yet.
+        router = router.rotated()
     secret, fresh = _identity(gateway, contents, now)
     identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
