@@ -1,5 +1,6 @@
 """Images as they are delivered, whole and damaged; zstd and the others are the real ones."""
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -80,6 +81,24 @@ def test_an_image_whose_checksum_differs_or_is_that_of_another_is_refused(tmp_pa
     assert "its checksum does not match card.img.zst.sha256: download it again" in refused(path)
     (tmp_path / "card.img.zst.sha256").write_text("0" * 64 + "  other.img\n")
     assert "its checksum does not match" in refused(path)
+
+
+def test_a_checksum_counts_for_the_file_of_its_name_alone(tmp_path: Path) -> None:
+    """Not for the undamaged one of the same download that lies beside it by its old name."""
+    old = files(tmp_path, IMAGE)
+    new = tmp_path / "attic.img.zst"
+    new.write_bytes(old.read_bytes()[:-1] + b"?")
+    lines = (tmp_path / "card.img.zst.sha256").read_text()
+    beside = tmp_path / "attic.img.zst.sha256"
+    beside.write_text(lines)
+    assert "attic.img.zst.sha256 has none of it: give it the name" in refused(new)
+    digest = hashlib.sha256(new.read_bytes()).hexdigest()
+    for own in (f"{digest}  ./attic.img.zst\n", f"{digest} *attic.img.zst\r\n", f"SHA256 (attic.img.zst) = {digest}\n"):
+        beside.write_text(f"{'0' * 64}  card.img.zst\n{own}")
+        with source.opened(new) as image:
+            assert image.checksum
+        beside.write_text(f"{lines}{own.replace(digest, '0' * 64)}")
+        assert "does not match attic.img.zst.sha256" in refused(new)
 
 
 @pytest.mark.parametrize("bmap", [MAP, b""])
