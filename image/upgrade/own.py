@@ -49,18 +49,27 @@ def _defaults(root: Path) -> dict[str, str]:
 
 
 def carry(source: Path, target: Path) -> list[Path]:
-    """Copy them from the system below ``source`` into that below ``target``, with mode, and owner and group by name.
+    """Copy them from the system below ``source`` into that below ``target``, with mode, and owner and group by name, as
+    have the folders that they need.
 
     Raises CommandError (71) if it cannot be.
     """
     carried = list(paths(source))
     users, groups = (_renumbered(source / file, target / file) for file in ("etc/passwd", "etc/group"))
+
+    def own(name: Path) -> None:
+        found = (source / name).stat()
+        os.chown(target / name, users.get(found.st_uid, 0), groups.get(found.st_gid, 0))
+        (target / name).chmod(found.st_mode & 0o7777)
+
     for name in carried:
         try:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            for folder in reversed(name.parents):
+                if not (target / folder).exists():
+                    (target / folder).mkdir(0o700)
+                    own(folder)
             shutil.copy2(source / name, target / name)
-            found = (source / name).stat()
-            os.chown(target / name, users.get(found.st_uid, 0), groups.get(found.st_gid, 0))
+            own(name)
         except OSError as error:
             # Of a copy it names the source first, and here the target is full.
             raise CommandError(Exit.SYSTEM, f"{target / name}: cannot be written: {error.strerror}") from error

@@ -28,6 +28,7 @@ def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
     put(old, "etc/ssh/sshd_config", "of the old version")
     put(old, "etc/tributary/throttler.toml", "by hand")
     put(old, "etc/tributary/keys/one.key", "by hand", 0o600)
+    (old / "etc/tributary/keys").chmod(0o2750)
     put(old, "etc/tributary/router.toml", "by the card")
     put(old, str(PLACE), Memory.after("x", [WriteFile("/etc/tributary/router.toml", "")]).text())
     put(new, "etc/machine-id", "")
@@ -39,9 +40,10 @@ def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
         "etc/tributary/keys/one.key",
         "etc/tributary/throttler.toml",
     ]
+    for name in (*carried, Path("etc/tributary/keys")):
+        assert (new / name).stat().st_mode == (old / name).stat().st_mode
     for name in carried:
         assert (new / name).read_text() == (old / name).read_text()
-        assert (new / name).stat().st_mode == (old / name).stat().st_mode
     assert not (new / "etc/ssh/sshd_config").exists()
     assert not (new / "etc/tributary/router.toml").exists()
 
@@ -56,10 +58,13 @@ def test_owner_and_group_go_along_by_name(tmp_path: Path) -> None:
     for name, group in {"console.toml": 990, "router.toml": 995, "squid.toml": 0, "mine.toml": 77}.items():
         put(old, f"etc/tributary/{name}", "by hand", 0o640)
         os.chown(old / "etc/tributary" / name, 1000 if group else 0, group)
+    put(old, "etc/tributary/keys/one.key", "by hand")
+    os.chown(old / "etc/tributary/keys", 0, 990)
     carry(old, new)
     found = {path.name: path.stat() for path in (new / "etc/tributary").iterdir()}
     assert {name: (each.st_uid, each.st_gid) for name, each in found.items()} == {
         "console.toml": (1001, 991), "router.toml": (1001, 0), "squid.toml": (0, 0), "mine.toml": (1001, 0),
+        "keys": (0, 991),
     }  # fmt: skip
 
 
