@@ -321,7 +321,9 @@ def test_a_key_counts_that_opens_a_shell(line: str, opens: bool, tmp_path: Path)
     assert (subprocess.run(command, check=False).returncode == 0) is opens
 
 
-@pytest.mark.parametrize(("role", "file"), [("console", "main"), ("hardening", "ssh")])
+@pytest.mark.parametrize(
+    ("role", "file"), [("console", "main"), ("gateway", "main"), ("hardening", "ssh"), ("overlay", "main")]
+)
 def test_a_file_that_a_broken_off_run_wrote_counts_as_not_read(role: str, file: str, tmp_path: Path) -> None:
     asks = task_of(role, file, by=SHELL)
     script(tmp_path / "systemctl", "echo Sun 2026-03-01 12:00:00.500000 UTC\n")
