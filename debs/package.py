@@ -39,7 +39,7 @@ class Upgrade(Enum):
     RESTART = "restart"
     HAND_OVER = "hand over"  # on SIGUSR2 it starts the new program beside itself, and ends with its last connection
     BOOT = "boot"  # it does its work when the machine boots: neither installing nor upgrading starts it
-    LEAVE = "leave"  # one that runs stays as it is; one that is enabled and was stopped, as by a removal, starts
+    LEAVE = "leave"  # one that runs stays as it is
     KEEP = "keep"  # it carries connections that a restart would cut: whoever runs the host chooses the time
 
 

@@ -85,22 +85,30 @@ def test_logrotate_takes_its_file(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("enabled", "active", "starts"), [(True, False, True), (True, True, False), (False, False, False)]
+    ("state", "active", "starts"),
+    [("enabled", False, True), ("enabled", True, False), ("disabled", False, False), ("static", False, False)],
 )
-def test_a_firewall_that_is_enabled_stands_again_when_its_package_is_installed_again(
-    enabled: bool, active: bool, starts: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("common", "firewall.service"),
+        ("handoff", "backend.service"),
+        ("gateway", "gateway.service"),
+        ("router", "router.service"),
+    ],
+)
+def test_what_is_enabled_runs_again_when_its_package_is_installed_again(
+    name: str, unit: str, state: str, active: bool, starts: bool, tmp_path: Path
 ) -> None:
-    """Its removal has ended it; one that runs stays as it is, and one that is not enabled down."""
-    (package,) = (
-        each for each in parts.packages(inputs(release("trixie", "amd64"))) if each.name == "tributary-common"
-    )
-    *_, script = render.script(package, "postinst").partition("|| exit 0\n")
-    answers = f'"--quiet is-enabled "*) exit {int(not enabled)} ;;\n"--quiet is-active "*) exit {int(not active)} ;;'
+    """Its removal has ended it; one that runs is not started, and one that nobody has enabled stays down."""
+    found = {each.name: each for each in parts.packages(inputs(release("trixie", "amd64")))}
+    *_, script = render.script(found[f"tributary-{name}"], "postinst").partition("|| exit 0\n")
+    answers = f'*is-enabled\\ *) echo {state} ;;\n"--quiet is-active "*) exit {int(not active)} ;;'
     programs = {"deb-systemd-invoke": 'echo "$*" >>$0.log', "systemctl": f'case "$*" in\n{answers}\nesac'}
-    for name, acts in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{acts}\n")
-        (tmp_path / name).chmod(0o755)
+    for program, acts in programs.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{acts}\n")
+        (tmp_path / program).chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(["sh", "-ec", script], check=True, env=environment)
     log = tmp_path / "deb-systemd-invoke.log"
-    assert ("start tributary-firewall.service" in (log.read_text() if log.exists() else "")) is starts
+    assert (f"start tributary-{unit}" in (log.read_text().splitlines() if log.exists() else [])) is starts
