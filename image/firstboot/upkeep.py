@@ -1,6 +1,7 @@
 """What a boot looks after whatever the card says: SSH's host keys, and a file system that fills the disk."""
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ _MAGIC, _64_BIT = 0xEF53, 0x80
 class GrowingPartition:
     """The one that is to fill the disk: sizes in bytes, ``room`` behind it up to the next one or the disk's end.
 
-    ``filesystem`` is what ext4 takes of the partition; None if it is no ext4.
+    ``filesystem`` is what ext4 takes of the partition; None if it is no ext4, or cannot be read.
     """
 
     disk: str
@@ -57,7 +58,9 @@ def partition(folder: Path, dev: Path = Path("/dev")) -> GrowingPartition:
     starts = [_number(other.parent / "start") for other in disk.glob("*/partition")]
     behind = min((other for other in starts if other > start), default=_number(disk / "size"))
     device = dev / folder.name
-    with device.open("rb") as file:
+    filesystem = None
+    # A card that is worn out is no reason to leave its settings: they say who may log in, and look at it.
+    with suppress(OSError), device.open("rb") as file:
         filesystem = ext4_size(file.read(SUPERBLOCK))
     return GrowingPartition(
         disk=str(dev / disk.name),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from image.firstboot.actions import MakeHostKeys
+from image.firstboot.actions import GrowPartition, MakeHostKeys
 from image.firstboot.apply import System, keep_up
 from image.firstboot.upkeep import SUPERBLOCK, GrowingPartition, due, ext4_size, partition, upkeep
 
@@ -46,6 +46,16 @@ def test_what_two_roots_share_grows_and_nothing_else(tmp_path: Path) -> None:
     assert due(tmp_path, sys, dev) == ()
     (dev / "tributary/data").symlink_to("../mmcblk0p5")
     assert [str(action) for action in due(tmp_path, sys, dev)] == [f"grow partition 5 of {dev / 'mmcblk0'}"]
+
+
+def test_a_partition_that_cannot_be_read_keeps_nothing_from_being_looked_after(tmp_path: Path) -> None:
+    sys, dev = make_disk(tmp_path, 8000, {5: (2257, 64)})
+    (dev / "tributary/data").symlink_to("../mmcblk0p5")
+    # In place of an error of the medium: it cannot be read either.
+    (dev / "mmcblk0p5").unlink()
+    (dev / "mmcblk0p5").mkdir()
+    wanted = [MakeHostKeys(), GrowPartition(str(dev / "mmcblk0"), 5)]
+    assert list(due(tmp_path, sys, dev)) == wanted
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
