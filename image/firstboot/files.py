@@ -51,8 +51,11 @@ def _beside(path: Path, what: str) -> Path:
 
 @contextmanager
 def _passwords_locked(root: Path) -> Iterator[None]:
-    """As lckpwdf(3) does it, for the length of the block."""
-    with inside(root, _LOCK).open("w") as lock:
+    """As lckpwdf(3) does it, for the length of the block; raises CommandError (71)."""
+    path = inside(root, _LOCK)
+    with refused(Exit.SYSTEM, path, "cannot be written"):
+        lock = path.open("w")
+    with lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         yield
 

@@ -82,6 +82,13 @@ def test_a_user_who_is_missing_is_named_and_nothing_changes(root: Path) -> None:
     assert contents(root) == before
 
 
+def test_a_system_in_which_nothing_can_be_written_is_told_as_such(root: Path) -> None:
+    """As on a root that the kernel has remounted read-only: the card gets the reason."""
+    (root / "etc/.pwd.lock").mkdir()
+    with command_error(Exit.SYSTEM, "/etc/.pwd.lock: cannot be written: Is a directory"):
+        do(root, NEW)
+
+
 def test_a_file_that_cannot_be_written_leaves_all_as_it_was(root: Path) -> None:
     (root / "etc/first").write_text("old")
     (root / "etc/blocked").mkdir()
