@@ -29,9 +29,9 @@ def commit() -> Commit:
     )
 
 
-def tracked() -> Mapping[str, bytes]:
-    """The INPUTS that git tracks, as they are now, by their paths; in order."""
-    listed = _git("ls-files", "-z", "--", *INPUTS)
+def tracked(*more: str) -> Mapping[str, bytes]:
+    """The INPUTS, and ``more`` paths, that git tracks, as they are now, by their paths; in order."""
+    listed = _git("ls-files", "-z", "--", *INPUTS, *more)
     names = sorted(name for name in listed.split("\0") if name)
     return {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
 

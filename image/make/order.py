@@ -21,6 +21,9 @@ from tributary.settings.errors import CommandError, Exit
 
 LOCK = Path(__file__).with_name("debian.lock")
 
+_OWN = ("image/make", "image/debian.py", "image/partitions.py")
+"""What makes an image, beside what makes packages; links there lead to what gateways get from the playbook."""
+
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
 
@@ -73,7 +76,7 @@ class Making:
     @classmethod
     def of(cls, order: Order) -> Self:
         """By the checkout as it is; raises CommandError (69) if it is none."""
-        files = checkout.tracked()
+        files = checkout.tracked(*_OWN)
         return cls(order, debs.release(_debs(order, Path()), files), digest(files))
 
     @property

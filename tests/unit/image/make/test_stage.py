@@ -1,6 +1,7 @@
 """Stages: what is there is not made again, and what ends early leaves nothing."""
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -8,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from debs import checkout
+from image.make.boards import BOARDS, Role
 from image.make.command import Runner
+from image.make.order import Making, Order
 from image.make.stage import Durations, Stage, run
 from image.progress import Progress
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
 
@@ -54,6 +59,23 @@ def test_what_is_made_of_something_else_takes_the_place_of_the_old(tmp_path: Pat
     run([stage("b")], tmp_path, Progress())
     assert names(tmp_path) == [stage("b").place(tmp_path).name]
     assert stage("a").key != stage("b").key
+
+
+def test_an_image_is_made_anew_when_a_file_of_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is in no package, before it is committed: the version stays as it was."""
+    file = tmp_path / "image/make/files/any/etc/fstab"
+    file.parent.mkdir(parents=True)
+    for name in ("pyproject.toml", "Cargo.toml", str(file.relative_to(tmp_path))):
+        shutil.copy(ROOT / name, tmp_path / name)
+    by = ["-c", "user.name=a", "-c", "user.email=a@example.net"]
+    for words in (["init", "-q"], ["add", "."], [*by, "commit", "-qm", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)
+    order = Order(BOARDS["x86"], Role.GATEWAY, tmp_path, tmp_path)
+    before = Making.of(order)
+    file.write_text("/dev/root / ext4 ro\n")
+    after = Making.of(order)
+    assert after.name == before.name and after.system.key != before.system.key
 
 
 def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
