@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ PAUSE = 0.1
 PATIENCE = 3.0
 """Seconds in which a daemon has to say how things are."""
 _NOT_KNOWN = "not known"
-"""The state of a check after a fix, in the journal."""
+"""What something is after a change, in the journal, where no answer says that."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,23 @@ class Changes:
 
     def _fix(self, who: str, name: str) -> Fixed:
         became = partial(Change, f"check {name}", STATE, "wrong")
-        try:
+        with self._noting_silence(who, became(None)):
             fixed = fixes.ask(name)
-        except Silent as unknown:
-            if note := self._noted(who, became(_NOT_KNOWN)):
-                raise CommandError(unknown.code, f"{unknown}; {note}") from unknown
-            raise
         if not fixed.ran:
             return fixed
         note = self._noted(who, became("wrong" if fixed.left else _NOT_KNOWN if fixed.notes else "ok"))
         # What was run is shown, whatever became of the journal.
         return fixed.model_copy(update={"notes": (*fixed.notes, note)}) if note else fixed
+
+    @contextmanager
+    def _noting_silence(self, who: str, change: Change) -> Iterator[None]:
+        """Have a change in the journal also where it was asked for, and no answer says whether it was made."""
+        try:
+            yield
+        except Silent as unknown:
+            if note := self._noted(who, replace(change, after=_NOT_KNOWN)):
+                raise CommandError(unknown.code, f"{unknown}; {note}") from unknown
+            raise
 
     def _noted(self, who: str, change: Change) -> str | None:
         """Write a change that was made into the journal; what is wrong with that, None if nothing is."""
@@ -154,7 +161,8 @@ class Changes:
             return await asyncio.to_thread(self._change_access, who, command, name, change)
 
     def _change_access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
-        answer = GATEWAY.ask(command, name=name)
+        with self._noting_silence(who, change):
+            answer = GATEWAY.ask(command, name=name)
         # A secret that was made is shown, whatever became of the journal.
         if note := self._noted(who, change):
             answer["notes"].append(note)
@@ -166,8 +174,9 @@ class Changes:
             raise CommandError(Exit.USAGE, f"{subject} has changed since: set it, or undo the newest change")
         if before == value:
             return None
-        subject.set(value)
         change = Change(str(subject), subject.key, before, value)
+        with self._noting_silence(who, change):
+            subject.set(value)
         self._tell(who, change)
         try:
             return self._book.undo(who, undoes, time.time()) if undoes else self._book.add(who, change, time.time())

@@ -11,6 +11,7 @@ from console import changes
 from console.changes import Changes, Subject
 from console.journal import Book
 from tributary.api.console import Entry
+from tributary.daemons.control import Silent
 from tributary.settings.errors import CommandError
 from tributary.settings.units import PositiveRate
 
@@ -73,6 +74,25 @@ def test_what_is_refused_is_not_in_the_journal(book: Book, told: list[str | None
     with pytest.raises(CommandError, match="accepted: a rate"):
         asyncio.run(changes_of(book, told).make("ada", LTE, "wrong"))
     assert book.newest(10) == () and told == []
+
+
+@pytest.mark.parametrize("what", ["enrol", "revoke", "limit"])
+def test_what_no_answer_tells_of_is_in_the_journal_all_the_same(
+    what: str, book: Book, told: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been done: a router may be in whose secret nobody has seen."""
+
+    def ask(*_: object, **__: object) -> None:
+        raise Silent("timed out")
+
+    monkeypatch.setattr(changes, "GATEWAY", SimpleNamespace(ask=ask))
+    monkeypatch.setattr(steering, "limit", ask)
+    made = changes_of(book, told)
+    with pytest.raises(Silent):
+        asyncio.run(made.make("ada", LTE, "2mbit") if what == "limit" else getattr(made, what)("ada", "berlin"))
+    (entry,) = book.newest(10)
+    subject = "path lte" if what == "limit" else "router berlin"
+    assert (entry.who, entry.subject, entry.after) == ("ada", subject, "not known") and told == ["not known"]
 
 
 def test_a_change_is_undone_once(book: Book, told: list[str | None], lte: SlowPath) -> None:
