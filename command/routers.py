@@ -11,7 +11,7 @@ from command.lists import Listing
 from command.show import Listed
 from gateway import enrolment, report
 from gateway.cli import open_gateway, print_notes, with_places
-from gateway.registry import Contents, free_number, name_of
+from gateway.registry import free_number, name_of
 from gateway.tunnels import Gateway
 from tributary.api.documents import Router
 from tributary.settings.cli import Subcommands, need_root, parsed_by
@@ -84,7 +84,7 @@ def _enrol(name: str, qr: bool, gateway: Gateway, dry_run: bool) -> None:
     if dry_run:
         contents = gateway.registry.look()
         enrolment.refuse_taken(contents, name_of(name))
-        _would_give(name, gateway, contents)
+        _would_give(name, gateway, free_number(contents.routers, gateway.settings.network, contents.reserved))
         return
     with gateway.state.locked():
         made = enrolment.enrol(gateway, name, datetime.now(UTC))
@@ -97,15 +97,14 @@ def _rotate(name: str, qr: bool, now: bool, gateway: Gateway, dry_run: bool) -> 
     if dry_run:
         contents = gateway.registry.look()
         enrolment.get_router(contents, name)
-        _would_give(name, gateway, contents)
+        _would_give(name, gateway, enrolment.next_number(gateway, contents, name, at_once=now))
         return
     with gateway.state.locked():
         made = enrolment.rotate(gateway, name, datetime.now(UTC), at_once=now)
     _show(made, qr)
 
 
-def _would_give(name: str, gateway: Gateway, contents: Contents) -> None:
-    number = free_number(contents.routers, gateway.settings.network, contents.reserved)
+def _would_give(name: str, gateway: Gateway, number: int) -> None:
     print(f"# {name} would get the number {number}: {addresses.block_of(gateway.settings.network, number)}")
 
 

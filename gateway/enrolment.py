@@ -29,7 +29,7 @@ def enrol(gateway: Gateway, name: str, now: datetime) -> EnrolResult:
     contents = gateway.registry.look()
     refuse_taken(contents, name_of(name))
     contents = contents.without(name)
-    secret, identity = _identity(gateway, contents, now)
+    secret, identity = _identity(free_number(contents.routers, gateway.settings.network, contents.reserved), now)
     return _admit(gateway, contents, name, Router(**identity.model_dump()), secret)
 
 
@@ -39,14 +39,15 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Enro
 
     Its LAN keeps its IPv6 prefix.
 
-    Raises CommandError, exit 64 if there is no such router.
+    Raises CommandError, exit 64 if there is no such router, 69 if there is no number for it.
     """
     contents = gateway.registry.look()
     router = get_router(contents, name)
+    number = next_number(gateway, contents, name, at_once=at_once)
     if router.next and gateway.stands and ended_rotations({name: router}, gateway.there()):
         # Its old ones are those in use: no `sync` has ended the rotation before yet.
         router = router.rotated()
-    secret, fresh = _identity(gateway, contents, now)
+    secret, fresh = _identity(number, now)
     identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
     renewed = next_alone if at_once else router.model_copy(update={"next": identity})
@@ -121,11 +122,23 @@ def refuse_taken(contents: Contents, name: str) -> None:
         raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary rotate {name}")
 
 
-def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:
+def next_number(gateway: Gateway, contents: Contents, name: str, *, at_once: bool) -> int:
+    """The number that a rotation gives a router: one that nobody has, or where there is none its own, which is free if
+    the old keys go ``at_once``. Raises CommandError, exit 69.
+    """
+    network = gateway.settings.network
+    try:
+        return free_number(contents.routers, network, contents.reserved)
+    except CommandError as full:
+        if not at_once:
+            raise CommandError(full.code, f"{full}, or remove its old keys at once (--now)") from full
+        return free_number(contents.without(name).routers, network, contents.reserved)
+
+
+def _identity(number: int, now: datetime) -> tuple[str, Identity]:
     """A fresh secret, and what the gateway keeps of it."""
     secret = keys.new_secret()
     public = [keys.public_key(keys.private_key(secret, slot)) for slot in addresses.SLOTS]
-    number = free_number(contents.routers, gateway.settings.network, contents.reserved)
     return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
 
 
