@@ -148,6 +148,15 @@ def test_who_drains_is_withdrawn_and_stays_so(bird: Path) -> None:
     assert anycast.main(["status"]) == 1
 
 
+def test_a_node_whose_folder_a_broken_off_run_has_removed_is_drained(
+    bird: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As one that leaves its fleet: the next run begins by that."""
+    monkeypatch.setattr(anycast, "DRAINED", tmp_path / "tributary/anycast/drained")
+    assert anycast.main(["drain", "--reason", "upgrade"]) == 0
+    assert (bird.read_text().strip(), anycast.drained()) == ("down", "upgrade")
+
+
 def test_an_upgrade_does_not_end_an_administrators_drain(bird: Path, capsys: pytest.CaptureFixture[str]) -> None:
     anycast.main(["drain"])
     assert anycast.main(["drain", "--reason", "upgrade"]) == 0

@@ -186,6 +186,7 @@ def drained() -> str | None:
 def drain(reason: str, ports: Sequence[int], timeout: float) -> int:
     """Withdraw now, and stay so; wait for connections at ``ports`` for ``timeout`` seconds."""
     if drained() is None:
+        DRAINED.parent.mkdir(parents=True, exist_ok=True)  # the watch may never have run, or be on its way out
         DRAINED.write_text(f"{reason}\n")
     try:
         bird("disable")
