@@ -409,6 +409,17 @@ def test_the_way_back_is_to_what_was_loaded(loads: bool, kept: str, tmp_path: Pa
     assert {path.read_text() for path in (tmp_path / "tributary-firewall-before").iterdir()} == {kept}
 
 
+def test_the_way_back_of_a_broken_off_run_is_in_nobodys_way(tmp_path: Path) -> None:
+    """systemd-run takes no name of a unit that waits, or has failed."""
+    first, second, *_ = read(ANSIBLE / "roles/firewall/tasks/load.yml")
+    assert "systemd-run" in second["ansible.builtin.command"]["argv"]
+    script(tmp_path / "systemctl", 'echo "$*" >>$0.log; exit 5\n')
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(first[SHELL], shell=True, check=False, env=environment)
+    ends = ["reset-failed tributary-firewall-undo.service", "stop tributary-firewall-undo.timer"]
+    assert (tmp_path / "systemctl.log").read_text().splitlines() == ends and first["failed_when"] is False
+
+
 SUCCESSORS = {
     "mptcp": ("Write the limits of the path manager", "/usr/lib/systemd/system/tributary-mptcp.service", [
         "/etc/sysctl.d/91-tributary-gateway.conf",
