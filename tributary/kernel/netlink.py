@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -122,11 +123,18 @@ class Netlink(Closing):
     def dump(self, kind: int, body: bytes) -> Iterator[Message]:
         """All messages that answer a request for everything; raises Interrupted at the end if some may be missing."""
         interrupted = False
-        for answer in self._answers(self._send(kind, REQUEST | DUMP, body)):
+        answers = self._answers(self._send(kind, REQUEST | DUMP, body))
+        for answer in answers:
             interrupted |= bool(answer.flags & _DUMP_INTERRUPTED)
             if answer.kind == _DONE:
                 break
-            yield answer
+            try:
+                yield answer
+            except GeneratorExit:
+                # The kernel begins no other dump before this one is read to its end (EBUSY, __netlink_dump_start()).
+                with suppress(OSError, Malformed):
+                    any(rest.kind == _DONE for rest in answers)
+                raise
         if interrupted:
             raise Interrupted
 

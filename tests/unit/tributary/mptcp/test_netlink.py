@@ -1,5 +1,7 @@
 import os
+import socket
 import struct
+from contextlib import ExitStack
 
 import pytest
 
@@ -7,6 +9,7 @@ from tests.refusals import command_error
 from tributary.kernel.netlink import (
     GENERIC,
     ROUTE,
+    SOCK_DIAG,
     Malformed,
     Message,
     Netlink,
@@ -59,3 +62,13 @@ def test_a_request_that_is_refused_leaves_the_socket_usable() -> None:
             family(link, "no_such_family")
         number, groups = family(link, "nlctrl")
     assert number == 16 and "notify" in groups
+
+
+def test_a_dump_that_is_read_in_part_leaves_room_for_the_next_one() -> None:
+    """The kernel refuses a second one while one goes on: more of them than one datagram holds are asked for."""
+    every = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << 10)  # struct inet_diag_req_v2
+    with ExitStack() as stack, Netlink(SOCK_DIAG) as link:
+        for _ in range(600):
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        assert any(link.dump(20, every))
+        assert sum(1 for _ in link.dump(20, every)) >= 600
