@@ -15,6 +15,7 @@ from tributary.daemons.control import REFUSED, Request, Response, refused, trial
 from tributary.daemons.logs import Log
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.values import as_text
 
 
 class Router(Protocol):
@@ -84,7 +85,7 @@ class Commands:
                 self._set_link(str(asked["link"]), str(asked["key"]), asked["value"])
             case "try":
                 seconds = trial_seconds(asked)
-                settings = parse(asked["settings"], asked["name"], self._settings.file)
+                settings = parse(as_text(asked["settings"]), asked["name"], self._settings.file)
                 # First: nothing that fails afterwards may leave them for good.
                 self._reload_in(seconds)
                 self._router.change_settings(settings)

@@ -194,7 +194,7 @@ def _key(text: str) -> tuple[str, object]:
     try:
         read = tomllib.loads(f"value = {value}")["value"]
         dumps(read)
-    except (tomllib.TOMLDecodeError, TypeError):
+    except (ValueError, RecursionError, TypeError):
         # JSON has neither dates nor times; no key takes one, and the daemon says what it accepts instead of the text.
         return key, value
     return key, read

@@ -43,7 +43,7 @@ def _parsed(content: bytes, where: str) -> Mapping[str, Any]:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise Wrong((f"{where}: not text in UTF-8 at byte {error.start}: save it as UTF-8",)) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # the parser's own, and for a number or a nesting beyond bounds
         raise Wrong((f"{where}: not valid TOML: {error}{_hint(content.decode('utf-8-sig'))}",)) from error
 
 

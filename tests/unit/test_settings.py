@@ -88,6 +88,8 @@ def test_a_right_file_becomes_a_frozen_model(tmp_path: Path) -> None:
         ("", "p.toml: rules = '(missing)': accepted: a list of rules"),
         ('[[rules]]\nrate = "5mbit"\n', "p.toml: rules[0].name = '(missing)': accepted: a name in quotes"),
         ("rules = [", "p.toml: not valid TOML:"),
+        ("subflows = " + 5000 * "2", "p.toml: not valid TOML:"),
+        ("subflows = " + 5000 * "[", "p.toml: not valid TOML:"),
     ],
 )
 def test_a_wrong_file_gets_one_line_that_names_file_key_value_and_what_is_accepted(

@@ -33,6 +33,7 @@ from tributary.kernel import interfaces
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.values import as_text
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
 """Has the engine handle events, applies the plan, and returns it; raises StepFailed."""
@@ -141,7 +142,7 @@ class Commands:
     def _try(self, asked: Request) -> Response:
         """Take another policy until a reload, and reload by itself after some seconds."""
         seconds = trial_seconds(asked)
-        policy = model.parse(asked["settings"], asked["name"], self._file)
+        policy = model.parse(as_text(asked["settings"]), asked["name"], self._file)
         self._require_steering(policy)
         return self._change_all(policy, seconds)
 

@@ -109,7 +109,7 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     """Read ``text``, called ``where`` in messages, as TOML, unchecked; raises CommandError with exit 64."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # the parser's own, and for a number or a nesting beyond bounds
         raise CommandError(Exit.USAGE, f"{where}: not valid TOML: {error}") from error
 
 

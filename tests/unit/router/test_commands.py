@@ -61,3 +61,9 @@ def test_a_trial_without_an_end_changes_nothing(given: dict[str, object], monkey
     daemon = Noting()
     assert "failure" in asked(daemon, monkeypatch, command="try", settings=SETTINGS, name="new.toml", **given)
     assert daemon.done == []
+
+
+def test_settings_that_are_no_text_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = Noting()
+    answer = asked(daemon, monkeypatch, command="try", settings={}, name="new.toml", seconds=8)
+    assert (answer["code"], daemon.done) == (64, [])

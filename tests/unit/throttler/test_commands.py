@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from throttler import cli
 from throttler.policy.model import read
 from throttler.policy.quotas import Quotas
 from throttler.policy.values import SteeringMode
@@ -13,6 +14,7 @@ from throttler.service.commands import Commands
 from throttler.service.engine import Engine
 from throttler.shaping import backend
 from throttler.sources.source import Source, SourceKind
+from tributary.daemons import control
 from tributary.daemons.logs import Log
 from tributary.kernel import sysctl
 from tributary.settings.errors import CommandError, Exit
@@ -94,3 +96,23 @@ def test_a_policy_that_is_tried_is_refused_before_any_change_where_it_cannot_ste
     assert commands.policy is before
     commands.answer({"command": "try", "name": "new", "settings": PATHS + FASTER, "seconds": 5})
     assert [rule.name for rule in commands.policy.rules] == ["faster"]
+
+
+def test_a_policy_that_is_no_text_is_refused_as_other_requests_that_are_none(commands: Commands) -> None:
+    with pytest.raises(control.REFUSED):
+        commands.answer({"command": "try", "name": "new", "settings": {}, "seconds": 5})
+
+
+@pytest.mark.parametrize("value", ["5mbit", "2026-12-01", 5000 * "2", 5000 * "["])
+def test_what_no_request_can_carry_is_set_as_text_for_the_daemon_to_refuse(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def ask(_control: object, _command: str, rule: object, **_more: object) -> control.Response:
+        asked.append(rule)
+        return {"rules": [], "elements_added": 0, "elements_removed": 0}
+
+    monkeypatch.setattr(control.Control, "ask", ask)
+    cli.main(["set", "slow", f"rate={value}"])
+    assert asked == [{"name": "slow", "rate": value}]

@@ -21,7 +21,8 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_file_that_is_no_text_or_no_toml_is_named() -> None:
     assert "not text in UTF-8" in lines('role = "router"'.encode("utf-16"))[0]
-    assert "not valid TOML" in lines("role = ")[0]
+    for value in ("", 5000 * "2", 5000 * "["):
+        assert "not valid TOML" in lines(f"role = {value}")[0]
 
 
 def test_curly_quotes_are_named() -> None:
