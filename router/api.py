@@ -41,7 +41,8 @@ class Status:
                 shown["shaper"] = self._shapers.status(link)
                 shown["set"] = self._settings.shown(link.name)
             uptime = round(now - self._started, 3)
-            self._shown = now, {"settings": str(self._settings.file), "uptime_s": uptime, **made}
+            # Who asks may be in another folder.
+            self._shown = now, {"settings": str(self._settings.file.absolute()), "uptime_s": uptime, **made}
         return self._shown[1]
 
 

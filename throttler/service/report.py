@@ -137,7 +137,8 @@ class Report:
         for owner, _, amount in snapshot.used:
             used[owner.rule].append(amount)
         return Status(
-            policy=str(self.file),
+            # Who asks may be in another folder.
+            policy=str(self.file.absolute()),
             source=str(self.source),
             uptime_s=round(self.uptime, 3),
             sessions_total=len(snapshot.sessions),

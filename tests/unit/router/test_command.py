@@ -6,6 +6,7 @@ import pytest
 from command import link
 from router import api
 from router.cli import main
+from router.live_settings import LiveSettings
 from router.settings import RouterSettings
 from router.shaping.shaper import LinkShapers
 from router.state.owned import NOTHING_OWNED
@@ -48,6 +49,13 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
         main(["check", str(file)])
     file.chmod(0o600)
     assert main(["check", str(file)]) == 0
+
+
+def test_settings_are_named_by_their_whole_path_since_the_daemon_may_have_been_started_elsewhere() -> None:
+    given = settings()
+    live, reconciler = LiveSettings(Path("router.toml"), given), Reconciler(given, NOTHING_OWNED)
+    shown = api.Status(live, reconciler, LinkShapers(given, lambda act: act())).document(0.0)
+    assert shown["settings"] == str(Path.cwd() / "router.toml")
 
 
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:

@@ -53,6 +53,10 @@ def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
     return Report(snapshot, none, SourceKind.KERNEL, Counter(), {}, file, 1.0, measured, time.time_ns())
 
 
+def test_a_policy_is_named_by_its_whole_path_since_the_daemon_may_have_been_started_elsewhere(engine: Engine) -> None:
+    assert of(engine).status.policy == str(Path.cwd() / "policy.toml")
+
+
 @pytest.mark.parametrize(
     "ends", [["00000007"], [FIRST.local_end, FIRST.remote_end], [FIRST.remote_end, FIRST.local_end]], ids=str
 )
