@@ -279,12 +279,15 @@ def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json
     """Without a rate it lifts the limit."""
     if save and rate is None:
         raise Contradiction("--save: accepted: with a rate")
-    policy = Path(box.throttler().policy)
+    status, name = box.throttler(), steering.limit_name(path)
+    policy = Path(status.policy)
     if dry_run:
+        fits = [each.name for each in mapping.paths(status) if rate or each.limit]
+        if path not in fits and (rate or not steering.is_saved(policy, name)):
+            raise invalid_value("limit", "PATH", path, f"a path{'' if rate else ' with a limit'}: {', '.join(fits)}")
         would = "no limit" if rate is None else f"at most {rate}"
         print(f"# {path} would get {would}" + (f", also in {drop_ins(policy)}" if save else ""))
         return
-    name = steering.limit_name(path)
     was_saved = rate is None and steering.forget(policy, name)
     with suppress(CommandError) if was_saved else nullcontext():
         steering.limit(path, rate)

@@ -81,6 +81,9 @@ def _link(link: str, changes: list[Change], save: bool, dry_run: bool, json: boo
         raise Contradiction(f"--save: accepted: with one of {', '.join(f'{key}=' for key in _KEYS)}")
     answer = box.router()
     found, settings = _found(answer, link), Path(answer["settings"])
+    if not found["cap"] and any(each.key == _USED for each in changes):
+        # Before any of the others is made.
+        raise CommandError(Exit.USAGE, f"{link}: {_USED}=: accepted of a link with a monthly_cap")
     for each in changes:
         if dry_run:
             print(f"# {link} would {_meant(each, settings if save else None)}")

@@ -1,6 +1,7 @@
 """Changes at run time: as the daemons take them, and kept, each as a drop-in of a program's settings."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from command.mapping import LIMIT
@@ -34,11 +35,17 @@ def save(settings: Path, name: str, table: str, keys: Mapping[str, str]) -> None
     write_atomic(_file(settings, name), f"{table}\n{''.join(lines)}".encode(), mode=0o644)
 
 
+def is_saved(settings: Path, name: str) -> bool:
+    """Whether there is that drop-in; also what may not be looked at is none."""
+    with suppress(PermissionError):
+        return _file(settings, name).exists()
+    return False
+
+
 def forget(settings: Path, name: str) -> bool:
     """Remove that drop-in, and say whether there was one; raises CommandError, exit 71."""
-    file = _file(settings, name)
-    was_there = file.exists()
-    unlink(file)
+    was_there = is_saved(settings, name)
+    unlink(_file(settings, name))
     return was_there
 
 

@@ -54,9 +54,11 @@ def _try(file: Path, span: Interval, program: str | None, dry_run: bool) -> int:
         raise CommandError(Exit.USAGE, f"{own}: accepted: another file, since the program goes back to this one")
     if dry_run:
         # Not at the top: nothing else here needs the settings' models.
-        from command import files
+        from router import settings
+        from throttler.policy import model
 
-        next(kind for kind in files.KINDS if kind.name == f"{name}.toml").check(file)
+        # As the program does: with the drop-ins of its own settings.
+        (model.parse if name == "throttler" else settings.parse)(text, str(file), own)
         print(f"# {file} would replace {own}, for {span}")
         return 0
     control.ask("try", settings=text, name=str(file), seconds=span.seconds)
