@@ -46,6 +46,10 @@ class DrainFilter:
             yield event
         yield from self._ended(now)
 
+    def has_due(self, now: int) -> bool:
+        """Whether closed sessions are due to be checked, as when too many were for one turn."""
+        return bool(self._closed) and self._closed[0][0] <= now
+
     def _forget(self, token: int | None, subflow: FourTuple) -> None:
         if token is None or self._tokens.get(subflow) != token:
             return

@@ -41,8 +41,8 @@ class KernelEvents(Source):
 
     @property
     def has_pending(self) -> bool:
-        """Whether a finished scan waits to be collected."""
-        return self._scan is not None and self._scan.done()
+        """Whether a finished scan waits to be collected, or closed sessions are due to be checked."""
+        return (self._scan is not None and self._scan.done()) or self._drain_filter.has_due(time.monotonic_ns())
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)

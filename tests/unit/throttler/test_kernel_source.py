@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.netns.world import eventually
-from throttler.sources import kernel
+from throttler.sources import draining, kernel
 from throttler.sources.kernel import KernelEvents
 from tributary.kernel import routes
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost
 from tributary.mptcp.sockets import Snapshot
@@ -118,3 +118,16 @@ def test_a_backup_whose_event_was_lost_is_one_after_the_scan(world: World) -> No
     assert world.events(known, EventsLost()) == []
     (event,) = world.after_scan(known, replace(opened(ONE, 7), backup=True), replace(opened(TWO, 8), backup=True))
     assert isinstance(event, SubflowPriority) and (event.subflow, event.backup) == (ONE, True)
+
+
+def test_many_sessions_that_are_closed_at_once_are_forgotten_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turn by turn, without a pause between: 10,000 that a converter leaves would take more than a minute."""
+    monkeypatch.setattr(draining, "PAUSE", 0)
+    ends = [SessionClosed(0, token, Ended.CLOSED) for token in range(200)]
+    names = [FourTuple("10.0.0.1", 3128, "10.0.1.2", port) for port in range(200)]
+    left = len(world.events({}, *(opened(name, token) for token, name in enumerate(names)), *ends)) - 200
+    while world.source.has_pending:
+        left += sum(isinstance(event, SessionClosed) for event in world.events({}))
+    assert left == 200
