@@ -1,10 +1,14 @@
+import subprocess
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.refusals import usage_error
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, whole_number
+from tributary.settings.errors import Exit
 
 
 def parser(done: list[object]) -> Arguments:
@@ -74,3 +78,11 @@ def test_a_whole_number_is_refused_outside_of_its_bounds(text: str) -> None:
     assert whole_number(1, 10)("10") == 10
     with pytest.raises(ArgumentTypeError, match="accepted: a whole number from 1 to 10"):
         whole_number(1, 10)(text)
+
+
+@pytest.mark.parametrize("code", ["print('x')", "print(9999 * 'x'); print('x')", "print('x', flush=True)"])
+def test_output_onto_a_full_disk_is_an_error_in_one_line(code: str) -> None:
+    program = f"from tributary.settings.cli import run\nrun(lambda _: {code.replace(';', ' or')}, 'book')"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (Exit.SYSTEM, "book: cannot write: No space left on device\n")

@@ -1,6 +1,7 @@
 """The command-line frame of every program: arguments in, an exit code out, clean-up in any case."""
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ from typing import Any, NoReturn, TypeVar
 from tributary.settings.errors import CommandError, Exit
 
 T = TypeVar("T")
+
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The reader of our output is gone; or its file cannot grow, by the disk, a quota or a limit."""
 
 
 class Contradiction(Exception):
@@ -181,10 +185,14 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
     except (CommandError, KeyboardInterrupt) as error:
         code, words = outcome(error)
         print(f"{name}: {words}", file=sys.stderr)
-    except BrokenPipeError:
-        # The reader of our output is gone.
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        # What is left of the output goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.SYSTEM
+        if not isinstance(error, BrokenPipeError):
+            print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
     sys.exit(code)
 
 
