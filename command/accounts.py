@@ -22,10 +22,14 @@ from tributary.settings.cli import Contradiction, Subcommands, whole_number
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.hosts import Address
 from tributary.settings.privacy import network_of
+from tributary.settings.values import as_text, or_none
 
 _BY = ("day", "client", "router", "path")
 _USUAL, _USUAL_METRICS = ("day", "client", "path"), ("router", "path")
 """What accounts are by unless ``--by`` says otherwise; as metrics."""
+_PATH = or_none(as_text)
+_NO_LINE = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, OSError)
+"""What Python raises for an object that is not of the log; the last for a time beyond its years."""
 
 _ACCOUNTS = f"""\
 Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
@@ -180,7 +184,7 @@ def line(object_: Mapping[str, Any]) -> Line:
     host = object_["client"].rpartition(":")[0].strip("[]")
     whole = Part(ip_address(host), None, int(object_["up_bytes"]), int(object_["down_bytes"]))
     paths = [
-        Part(ip_address(path["client"]), path["path"], int(path["up_bytes"]), int(path["down_bytes"]))
+        Part(ip_address(path["client"]), _PATH(path["path"]), int(path["up_bytes"]), int(path["down_bytes"]))
         for path in object_.get("paths") or ()
     ]
     received = _shared(whole.received, [path.received for path in paths])
@@ -212,7 +216,7 @@ def _lines(logs: Iterable[Log], damaged: list[CommandError], since: float = 0.0)
                     continue
                 try:
                     yield line(json.loads(text))
-                except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+                except _NO_LINE:
                     bad += 1
         except (OSError, EOFError, zlib.error) as error:
             damaged.append(access_log.unreadable(log.path, error))

@@ -116,7 +116,9 @@ def test_a_table_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bad_lines_are_counted_and_the_rest_goes_on(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = ["", "[]", "{}", "no JSON", json.dumps({**PLAIN, "client": "x"}), json.dumps({**PLAIN, "time": 1e300})]
-    wrong.append(json.dumps({**PLAIN, "paths": [7]}))
+    part = {"client": "10.0.1.2", "up_bytes": 1, "down_bytes": 1}
+    wrong += [json.dumps({**PLAIN, "paths": [each]}) for each in (7, {**part, "path": 7}, {**part, "path": []})]
+    wrong.append(json.dumps({**PLAIN, "time": 10**17}))
     log.write_bytes("\n".join([*wrong, json.dumps(PLAIN), ""]).encode() + b"\xff\n")
     main(["accounts", "--json"])
     printed = capsys.readouterr()
