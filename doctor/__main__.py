@@ -145,8 +145,9 @@ def _servers(target: str) -> list[tuple[str, int]]:
         raise CommandError(Exit.USAGE, f"--path {target}: accepted: {accepted}") from error
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise CommandError(Exit.UNAVAILABLE, f"--path {target}: {host}: {error.strerror}") from error
+    except (socket.gaierror, UnicodeError) as error:  # the latter for labels that no name can have
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(Exit.UNAVAILABLE, f"--path {target}: {host}: {why}") from error
     first = {family: (str(address[0]), port) for family, _, _, _, address in reversed(found)}
     return list(first.values())
 

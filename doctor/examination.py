@@ -77,11 +77,15 @@ def examine(role: Role, names: Sequence[str]) -> list[Finding]:
 
 
 def _found(name: str, check: Check) -> Iterator[Finding]:
-    """What ``check`` finds; of a program that fails or hangs nothing follows about the machine."""
+    """What ``check`` finds; of a program that fails, hangs or prints something else nothing follows about the machine,
+    nor about what the other checks find.
+    """
     try:
         yield from check()
     except CommandError as failure:
         yield Finding(name, State.UNKNOWN, str(failure))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        yield Finding(name, State.UNKNOWN, f"what was read makes no sense: {error!r}")
 
 
 def _named(finding: Finding, name: str) -> Finding:

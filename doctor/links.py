@@ -1,7 +1,8 @@
 """Whether packets of each access link's address leave by that link, come in, and have an MPTCP endpoint: ip(8)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -152,11 +153,17 @@ def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:
     """Interfaces whose IPv4 rp_filter is strict; the larger of an interface's value and that of all applies
     (ip-sysctl.rst).
     """
-    values = {each.parent.name: each.read_text().strip() for each in (proc / "net/ipv4/conf").glob("*/rp_filter")}
+    values = dict(_each_filter(proc / "net/ipv4/conf"))
     of_all = values.pop("all", "0")
     return sorted(
         name for name, value in values.items() if max(value, of_all) == _STRICT and name not in ("default", "lo")
     )
+
+
+def _each_filter(interfaces: Path) -> Iterator[tuple[str, str]]:
+    for each in interfaces.glob("*/rp_filter"):
+        with suppress(OSError):  # the interface is gone
+            yield each.parent.name, each.read_text().strip()
 
 
 def _way_out(address: str) -> str | None:

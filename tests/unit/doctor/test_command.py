@@ -28,6 +28,12 @@ def test_a_path_needs_a_host_and_a_port(target: str) -> None:
         main(["--path", target])
 
 
+@pytest.mark.parametrize("host", ["a..b", 64 * "a"])
+def test_a_path_to_what_no_host_is_called_is_refused(host: str) -> None:
+    with command_error(Exit.UNAVAILABLE, f"--path {host}:3128: {host}: "):
+        main(["--path", f"{host}:3128"])
+
+
 @pytest.mark.parametrize("option", ["--only", "--without"])
 def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has(option: str) -> None:
     with pytest.raises(CommandError) as raised:

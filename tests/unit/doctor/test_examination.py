@@ -89,6 +89,23 @@ def test_of_a_program_that_prints_nothing_nothing_is_known(name: str, program: s
     assert program in silent.message
 
 
+@pytest.mark.parametrize(
+    ("name", "program", "printed"),
+    [
+        ("routing", "ip", "default via 192.0.2.1"),
+        ("endpoints", "ip", '[{"addr_info": [{"local": "192.0.2.7"}]}]'),
+        ("firewall", "nft", "table inet filter"),
+        ("listeners", "systemctl", "tributary-converter.service"),
+    ],
+)
+def test_of_a_program_that_prints_something_else_nothing_is_known_and_the_other_checks_go_on(
+    name: str, program: str, printed: str, playing: Playing
+) -> None:
+    playing(program, f"echo '{printed}'")
+    (found,) = unclear(name)
+    assert (found.check, found.fix) == (name, ())
+
+
 @pytest.mark.usefixtures("playing")
 def test_a_firewall_whose_program_was_removed_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _program, **_where: None)

@@ -209,6 +209,8 @@ def test_the_larger_of_both_filters_holds(tmp_path: Path, of_all: str, own: str,
     for name, value in (("all", of_all), ("eth0", own), ("lo", "1")):
         (tmp_path / "net/ipv4/conf" / name).mkdir(parents=True)
         (tmp_path / "net/ipv4/conf" / name / "rp_filter").write_text(value)
+    # It cannot be read, as that of an interface which has gone since it was listed.
+    (tmp_path / "net/ipv4/conf/gone/rp_filter").mkdir(parents=True)
     assert links.strictly_filtered(tmp_path) == strict
 
 
