@@ -24,8 +24,10 @@ _NO_PROTOCOL = 0
 _NO_LINK_LAYER = 0xFFFE
 """ARPHRD_NONE of linux/if_arp.h: packets of WireGuard and tun begin with IP."""
 
-_SET = 30 * 10**9
-"""Nanoseconds: a packet that seems to be older, or from the future, was stamped before the clock was set."""
+_SET, _AHEAD = 30 * 10**9, 10**9
+"""Nanoseconds: a packet that seems to be older, or farther in the future, was stamped before the clock was set. It may
+have come after the clocks were read; but the loop does not rest before what lies in the future is due.
+"""
 
 Captured = tuple[int, Segment | None]
 """A packet's capture time, by the monotonic clock, and its segment, None if it is unreadable."""
@@ -107,7 +109,7 @@ def monotonic(captured: int, wall: int, now: int) -> int:
     All are in nanoseconds. The wall clock may be set at any time, which must not delay events.
     """
     ago = wall - captured
-    return now - ago if abs(ago) < _SET else now
+    return now - ago if -_AHEAD <= ago < _SET else now
 
 
 class ReorderBuffer:
