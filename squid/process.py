@@ -3,6 +3,7 @@
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from tributary.daemons import directories
 from tributary.kernel import nft, nft_tables
 from tributary.kernel.mptcp_switch import require_mptcp
 from tributary.kernel.process import ended, require, run
-from tributary.settings.cli import need_root
+from tributary.settings.cli import need_root, postponed_signals
 from tributary.settings.errors import CommandError, Exit, refused
 
 _START_SECONDS = 30.0
@@ -127,9 +128,9 @@ def _prepare_state(settings: SquidSettings) -> None:
 
 @contextmanager
 def _written(path: Path, text: str) -> Iterator[None]:
-    with refused(Exit.SYSTEM, path, "cannot be written"):
-        path.write_text(text)
     try:
+        with refused(Exit.SYSTEM, path, "cannot be written"):
+            path.write_text(text)
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -137,8 +138,8 @@ def _written(path: Path, text: str) -> Iterator[None]:
 
 @contextmanager
 def _guard(rules: str) -> Iterator[None]:
-    nft.execute(rules)
     try:
+        nft.execute(rules)
         yield
     finally:
         nft.execute(nft.delete(_TABLE))
@@ -153,22 +154,27 @@ def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess
     settings.paths.pid.unlink(missing_ok=True)
     if settings.cache is not None:
         _make_cache(command)
-    # In its own session: a Ctrl-C in the terminal reaches only this process, which then stops Squid in order.
-    squid = subprocess.Popen(
-        ["mptcpize", "run", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=locks,
-        start_new_session=True,
-    )
-    try:
-        # It lets transfers end first; a second signal to this process ends it at once.
-        with ended(squid, settings.drain.seconds + 10):
-            yield squid
-    finally:
-        for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
-            segment.unlink(missing_ok=True)
+    with ExitStack() as ending:
+        ending.callback(_remove_shared_memory, name)
+        # A signal before its end is provided for would leave it running, without its guard.
+        with postponed_signals(signal.SIGINT):
+            # In its own session: a Ctrl-C in the terminal reaches only this process, which then stops Squid in order.
+            squid = subprocess.Popen(
+                ["mptcpize", "run", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=locks,
+                start_new_session=True,
+            )
+            # It lets transfers end first; a second signal to this process ends it at once.
+            ending.enter_context(ended(squid, settings.drain.seconds + 10))
+        yield squid
+
+
+def _remove_shared_memory(name: str) -> None:
+    for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
+        segment.unlink(missing_ok=True)
 
 
 def _make_cache(command: list[str]) -> None:

@@ -197,13 +197,13 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
 
 
 @contextmanager
-def postponed_signals() -> Iterator[Callable[[], bool]]:
-    """SIGTERM and SIGHUP count at the end of the block alone. Gives whether one has come.
+def postponed_signals(*more: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """SIGTERM, SIGHUP and ``more`` count at the end of the block alone. Gives whether one has come.
 
-    For what takes any exception for its own, as a web server does with one in a request.
+    For what takes any exception for its own, as a web server does with one in a request, and for what has to be whole.
     """
     came: list[int] = []
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGTERM, signal.SIGHUP, *more)
     before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in numbers}
     try:
         yield lambda: bool(came)
