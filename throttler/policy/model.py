@@ -19,6 +19,7 @@ from throttler.policy.values import (
     Quota,
     RuleRate,
     SharedBy,
+    Silence,
     SteeringMode,
     SubflowType,
 )
@@ -149,7 +150,7 @@ class LimitSettings(Settings):
         title="classes of single subflows and sessions per client address; raise it behind a carrier's NAT",
         description=f"a whole number of classes from 1 to {CLASSES}",
     )
-    idle: Duration = Field(
+    idle: Silence = Field(
         Duration(IDLE * 10**6),
         title="sniffer: time without a packet after which a throttled subflow is gone (RFC 5382)",
     )

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field
 
-from tributary.settings.units import PositiveRate, Size
+from tributary.settings.units import Duration, PositiveRate, Size, within
 from tributary.settings.values import Text, accepting, as_text
 
 NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
@@ -16,6 +16,7 @@ NETWORKS = "a list of networks without host bits, such as ['10.64.0.0/10', 'fd00
 DSCP = "a number from 0 to 63, or one of cs0 to cs7, af11 to af43, ef, le"
 QUOTA = "a size per hour, day, week or month, such as '20GB per month'"
 DAYS = "a list of days out of mon, tue, wed, thu, fri, sat, sun"
+SILENCE = "a time from '1s' to '604800s'"
 
 LOWEST, HIGHEST = PositiveRate.parse("64kbit"), PositiveRate.parse("400gbit")
 
@@ -153,4 +154,5 @@ Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=NAME
 # IFNAMSIZ in linux/if.h allows 15 bytes; the characters are those that tc needs no quotes for.
 Interface = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@-]{0,14}\z", description=INTERFACE)]
 RuleRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
+Silence = Annotated[Duration, accepting(SILENCE, within(Duration.parse("1s"), Duration.parse("604800s")))]
 Networks = tuple[Annotated[Network, accepting(NETWORKS, _network)], ...]

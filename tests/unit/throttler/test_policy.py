@@ -54,6 +54,7 @@ def policy_of(text: str) -> Policy:
         ('"eth1"', '"sixteencharacter"', "paths.wireless.interface = 'sixteencharacter': accepted: the name of a"),
         ('rate = "5mbit"', 'rate = "5mbit"\n[[rules]]\nname = "slow"\npath = "wired"\nrate = "1mbit"', "rules[1].name"),
         ("[[rules]]", "[steering]\nmode = 'yes'\n[[rules]]", "steering.mode = 'yes': accepted: 'off', 'dry' or 'on'"),
+        ("[[rules]]", "[limits]\nidle = '0s'\n[[rules]]", "limits.idle = '0s': accepted: a time from '1s' to"),
         ("[[rules]]", "[links.eth9]\n[[rules]]", "links.eth9 = 'eth9': accepted: one of the paths' interfaces: "),
         (GOOD, "", "paths = '(missing)': accepted: one table [paths.NAME]"),
         ("[[rules]]", "[[rules", "not valid TOML"),
