@@ -323,7 +323,7 @@ def _explain(which: list[str], json: bool, remote: str | None) -> None:
 
 def _explain_link(found: Link, as_json: bool) -> None:
     lines = (f"{found.name}: {found.condition}", *(f"  {sentence}" for sentence in found.advice))
-    show.print_either(lines, as_json, links=[found.model_dump(mode="json")])
+    show.print_either(lines, as_json, links=[found.model_dump(mode="json")], total=1)
 
 
 def _plan(folder: Path) -> int:

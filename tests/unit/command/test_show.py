@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from command import lists, mapping, show, tables
+from command import box, cli, lists, mapping, show, tables
 from command.show import LINKS, RULES, SERVICES, SESSIONS, Column, D, Listed, Selection
 from tests.refusals import command_error
 from tests.unit.router import answer as routers
@@ -130,3 +130,13 @@ def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> Non
 
     tokens = [each.token for each in lists.first(page, 3000).documents]
     assert tokens[0] == "new-0" and tokens[1:] == [f"{number:08x}" for number in range(2_500)]
+
+
+def test_a_link_that_is_explained_is_a_list_as_all_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(box.Answers, "links", lambda _: Listed([link("dsl"), link("lte")], 0.0))
+    cli.main(["explain", "lte", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [*document] == ["version", "links", "total"]
+    assert ([each["name"] for each in document["links"]], document["total"]) == (["lte"], 1)
