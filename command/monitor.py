@@ -18,10 +18,13 @@ Kind = Literal["session", "link", "service"]
 Seen = Mapping[tuple[Kind, str], Document]
 
 
-def look() -> Seen:
-    """All that is watched; what does not run has nothing."""
+def look(before: Seen) -> Seen:
+    """All that is watched; what does not run has nothing, and what does not answer what it had ``before``."""
     answers = box.Answers()
-    found: dict[tuple[Kind, str], Document] = {("service", each.name): each for each in answers.services()}
+    services = answers.services()
+    silent = {each.name for each in services if each.is_silent}
+    found = {key: each for key, each in before.items() if _source(each) in silent}
+    found |= {("service", each.name): each for each in services}
     lists: tuple[tuple[Kind, Callable[[], Sequence[Document]]], ...] = (
         ("link", lambda: answers.links().documents),
         ("session", lambda: answers.sessions().documents),
@@ -30,6 +33,13 @@ def look() -> Seen:
         with suppress(CommandError):
             found |= {(kind, each.key): each for each in listed()}
     return found
+
+
+def _source(document: Document) -> str | None:
+    """The service that tells of it."""
+    if isinstance(document, Session):
+        return "throttler"
+    return {"wan": "router", "path": "throttler"}[document.kind] if isinstance(document, Link) else None
 
 
 def changes(before: Seen, after: Seen, now: float) -> Iterator[Change]:
@@ -65,7 +75,7 @@ def monitor(json: bool) -> None:
     """Print all that is there, and then each change, until Ctrl-C."""
     before: Seen = {}
     while True:
-        after = look()
+        after = look(before)
         for change in changes(before, after, time.time()):
             print(change.model_dump_json() if json else printable(f"{change.time} {change.text}"), flush=True)
         before = after

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from command import box, mapping
+from command import box, mapping, monitor
 from command.monitor import essence
+from command.show import Listed
 from console import looking
 from tests.refusals import command_error
+from tests.unit.throttler.answer import answer
+from tributary.api.documents import Link, Service, Session
 from tributary.api.places import GATEWAY, ROUTER, THROTTLER
 from tributary.daemons import directories
-from tributary.daemons.control import Control, place
+from tributary.daemons.control import Control, Silent, place
 from tributary.settings.errors import CommandError, Exit
 
 PATIENCE = 0.2
@@ -150,3 +153,29 @@ def test_the_rates_of_a_link_that_is_down_are_those_that_were_set() -> None:
     shaper = {"download": None, "upload": 10, "max_download": 100, "max_upload": 20}
     link = mapping.wan_link(wan(shaper=shaper))
     assert (link.download, link.upload) == (100, 10)
+
+
+def test_what_a_silent_program_has_told_before_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be busy for a minute, and its sessions go on."""
+    running = {"throttler": True, "router": True}
+    listed = [mapping.link(name=kind, kind=kind, state="up") for kind in ("wan", "path")]
+
+    def services(_answers: object) -> list[Service]:
+        return [Service(name=name, running=runs, uptime=1, summary="x") for name, runs in running.items()]
+
+    def links(_answers: object) -> Listed[Link]:
+        return Listed([each for each in listed if running["router" if each.kind == "wan" else "throttler"]], 0.0)
+
+    def sessions(_answers: object) -> Listed[Session]:
+        if not running["throttler"]:
+            raise Silent("the throttler does not answer: timed out")
+        return Listed(answer().sessions, 0.0)
+
+    for each in (services, links, sessions):
+        monkeypatch.setattr(box.Answers, each.__name__, each)
+    before = monitor.look({})
+    assert len(before) == 5
+    for name in running:
+        running.update(dict.fromkeys(running, True) | {name: False})
+        told = [change.text for change in monitor.changes(before, monitor.look(before), 0)]
+        assert told == [f"service {name}: does not answer (was: runs)"]
