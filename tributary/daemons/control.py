@@ -102,14 +102,15 @@ class Control:
         except OSError as error:
             raise CommandError(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
         too_long = failed(Exit.USAGE, "the request is too long")
-        try:
-            with Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
+        with Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
+            try:
                 yield server
-        finally:
-            with suppress(OSError):
-                if link.is_symlink() and link.readlink() == Path(path.name):
-                    link.unlink()
-                path.unlink()
+            finally:
+                # While it listens nobody takes its place, whose files these would be.
+                with suppress(OSError):
+                    if link.is_symlink() and link.readlink() == Path(path.name):
+                        link.unlink()
+                    path.unlink()
 
     def respond(self, request: bytes, peer: socket.socket, handle: Handler) -> "bytes | Future[bytes]":
         """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the

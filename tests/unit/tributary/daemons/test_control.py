@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests import ordinary_user
 from tests.refusals import command_error
 from tributary.daemons import control, directories
 from tributary.daemons.control import Control, is_served
+from tributary.daemons.request_server import Server
 from tributary.settings.errors import CommandError, Exit
 
 CONTROL = Control(
@@ -109,6 +110,23 @@ def test_a_second_daemon_is_refused_and_the_first_one_stays() -> None:
         with command_error(Exit.IN_USE, "a weather daemon already runs in this network namespace"):
             CONTROL.server().__enter__()
         assert CONTROL.ask("now") == {}
+
+
+def test_a_daemon_that_begins_as_another_one_ends_can_be_asked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close, next_ones = Server.close, ExitStack()
+
+    def closed(server: Server) -> None:
+        close(server)
+        monkeypatch.undo()
+        monkeypatch.setattr(directories, "RUN", run)
+        next_ones.enter_context(answering(lambda _: {"sky": "blue"}))
+
+    with next_ones:
+        monkeypatch.setattr(Server, "close", closed)
+        with CONTROL.server():
+            pass
+        assert CONTROL.ask("now") == {"sky": "blue"}
+        assert (run / "weather.sock").exists()
 
 
 @pytest.mark.parametrize("before", ["x ", "\n0: 2 0 10000 1 1 77 "])
