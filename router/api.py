@@ -53,19 +53,21 @@ def status(reconciler: Reconciler, wall: float, now: float) -> Answer:
         "limits": {"subflows": limits.subflows, "accepted_addresses": limits.accepted_addresses},
         "unmanaged_endpoints": [str(endpoint.address) for endpoint in reconciler.unmanaged.values()],
         "gateway": _gateway(reconciler, reconciler.gateway_tunnels, now) if reconciler.gateway_tunnels else None,
-        "wan": [_link(reconciler, link, wall) for link in reconciler.links],
+        "wan": [_link(reconciler, link, wall, now) for link in reconciler.links],
     }
 
 
-def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
+def _link(reconciler: Reconciler, link: Link, wall: float, now: float) -> Answer:
+    # A clock that was set since, as by the first time server after a boot, changes when that was and not for how long.
+    age = now - link.since
     facts = _link_facts(reconciler, link)
     applied = reconciler.gateways.applied.get(reconciler.settings.tunnels.name(link.slot + 1))
     return {
         "name": link.name,
         "state": "down" if link.reason else "up",
         "reason": link.reason,
-        "since": timestamp(link.since),
-        "state_age_s": round(wall - link.since, 3),
+        "since": timestamp(wall - age),
+        "state_age_s": round(age, 3),
         "diagnosis": _findings(diagnosis.of_link(facts)),
         "interface": facts.interface,
         "driver": link.interface.driver if link.interface else None,

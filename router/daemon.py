@@ -230,7 +230,9 @@ class Daemon:
         if self._reconciler.has_translation and nft_tables.handle(f"inet {TABLE}") is None:
             self._reconciler.forget_translation()
         taken, beginning = self._reconciler.names_taken, self._reconciler.beginning
-        decision = self._reconciler.reconcile(observed, time.time(), is_synchronized=clock.is_synchronized())
+        decision = self._reconciler.reconcile(
+            observed, time.time(), is_synchronized=clock.is_synchronized(), now=time.monotonic()
+        )
         self._log_changes(decision)
         if self._reconciler.beginning not in (beginning, None):
             self._log.event("sessions begin on", link=self._reconciler.beginning)

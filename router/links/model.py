@@ -48,7 +48,7 @@ class Link:
     ``down`` says why it has no next hop: a Reason, or what its settings say (policy.py). The rest is what the
     reconciler adds: ``is_taken_out``, its probes get no answer; ``is_suspect``, another link is better now
     (health.py); ``is_standby``, it is not needed now (overflow.py); ``reason``, why it is not used, None if it is;
-    ``since`` when that is so, in seconds since 1970.
+    ``since`` when that is so, by the monotonic clock.
     """
 
     name: str

@@ -101,18 +101,20 @@ class Reconciler:
     def limits(self) -> Limits:
         return Limits(self.settings.mptcp.subflows, self.settings.mptcp.accepted_addresses)
 
-    def reconcile(self, observed: KernelState, wall: float, *, is_synchronized: bool = True) -> Decision:
+    def reconcile(
+        self, observed: KernelState, wall: float, *, is_synchronized: bool = True, now: float | None = None
+    ) -> Decision:
         """Returns what to change; ``wall`` is in seconds since 1970, and may be wrong until the clock has been
-        synchronized once.
+        synchronized once; ``now`` is by the monotonic clock, ``wall`` itself where no clock is set.
 
         The caller saves ``record`` before it applies the operations.
         """
         # The kernel's clock counts as unsynchronized again after hours without a link, but goes on.
         self._was_synchronized |= is_synchronized
-        now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), self._was_synchronized)
-        self.usage.set_policies(self.settings.wan, now.local.date(), is_synchronized=now.is_synchronized)
+        day = Now(datetime.fromtimestamp(wall, self.settings.time_zone), self._was_synchronized)
+        self.usage.set_policies(self.settings.wan, day.local.date(), is_synchronized=day.is_synchronized)
         before = {link.name: link for link in self.links}
-        self.links = policy.allowed(links(self.settings, observed), self.health.down, self.usage, now)
+        self.links = policy.allowed(links(self.settings, observed), self.health.down, self.usage, day)
         names = {*self.settings.tunnel_names, self.settings.failback_name}
         self.names_taken = frozenset(
             each.name for each in observed.interfaces if each.name in names - self.record.tunnels
@@ -124,7 +126,8 @@ class Reconciler:
         self.overflow.set_candidates(self._candidates())
         self._try_silent_tunnels()
         self._update_checks()
-        self.links = tuple(self._judged(link, before.get(link.name), wall) for link in self.links)
+        moment = wall if now is None else now
+        self.links = tuple(self._judged(link, before.get(link.name), moment) for link in self.links)
         self.beginning = self._beginning()
         self.unmanaged = unmanaged_endpoints(observed, self.record.endpoints)
         desired = self._desired(observed, wall)
@@ -150,7 +153,7 @@ class Reconciler:
         changes = tuple(link for link in self.links if link.reason != known.get(link.name, ""))
         return Decision(operations, changes)
 
-    def _judged(self, link: Link, before: Link | None, wall: float) -> Link:
+    def _judged(self, link: Link, before: Link | None, now: float) -> Link:
         """The link with what is known of it besides what the kernel says; ``before`` is the same one's last state."""
         is_taken_out = link.name in self.health.down
         reason = link.down
@@ -164,7 +167,7 @@ class Reconciler:
             is_suspect=link.name in self.health.suspect,
             is_standby=link.name in self.overflow.standby,
             reason=reason,
-            since=before.since if before and before.reason == reason else wall,
+            since=before.since if before and before.reason == reason else now,
         )
 
     def _beginning(self) -> str | None:

@@ -14,6 +14,7 @@ from router.state.reconciler import Reconciler
 from tests.refusals import command_error
 from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.daemons.logs import timestamp
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment, text
@@ -49,6 +50,16 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
         main(["check", str(file)])
     file.chmod(0o600)
     assert main(["check", str(file)]) == 0
+
+
+def test_a_clock_that_is_set_makes_no_state_older_or_younger() -> None:
+    """A home router without a battery-backed clock is hours behind until a time server answers."""
+    reconciler = Reconciler(settings(), NOTHING_OWNED)
+    reconciler.reconcile(house(DSL, LTE), 1000.0, now=5.0)
+    reconciler.reconcile(house(DSL, LTE), 90_000.0, now=10.0)
+    for wall in (90_005.0, 500.0):
+        (dsl, _) = api.status(reconciler, wall, 15.0)["wan"]
+        assert (dsl["state_age_s"], dsl["since"]) == (10.0, timestamp(wall - 10))
 
 
 def test_settings_are_named_by_their_whole_path_since_the_daemon_may_have_been_started_elsewhere() -> None:
