@@ -86,3 +86,21 @@ def test_output_onto_a_full_disk_is_an_error_in_one_line(code: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (Exit.SYSTEM, "book: cannot write: No space left on device\n")
+
+
+def started(act: str, before: str = ":") -> tuple[int, str]:
+    """How a program ends that does this, where a shell has done that before, and what it says."""
+    program = f"import os; from tributary.settings.cli import run; run(lambda _: {act}, 'book')"
+    command = ["sh", "-c", f'{before}; exec "$0" -c "$1"', sys.executable, program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_terminal_that_is_closed_ends_a_program_unless_nohup_keeps_it() -> None:
+    act = "os.kill(os.getpid(), 1) or 0"
+    assert started(act) == (129, "")
+    assert started(act, "trap '' HUP") == (0, "")
+
+
+def test_a_program_without_standard_output_does_its_work() -> None:
+    assert started("print('x') or 0", "exec >&-") == (0, "")

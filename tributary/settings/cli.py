@@ -172,16 +172,19 @@ def program(parser: Callable[[], Arguments]) -> Callable[[Sequence[str]], int]:
 def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
     """Call ``main`` with the arguments of the command line and exit with what it returns.
 
-    SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that every context manager cleans up.
+    SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that every context manager cleans up; but for SIGHUP under
+    nohup(1), which ignores it.
     """
     signal.signal(signal.SIGTERM, _unwind)
-    signal.signal(signal.SIGHUP, _unwind)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _unwind)
     try:
         try:
             code = main(sys.argv[1:])
         finally:
-            # Not at the interpreter's end, where a closed pipe would be a traceback.
-            sys.stdout.flush()
+            # Not at the interpreter's end, where a closed pipe would be a traceback. There is none if it was closed.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except (CommandError, KeyboardInterrupt) as error:
         code, words = outcome(error)
         print(f"{name}: {words}", file=sys.stderr)
@@ -189,7 +192,8 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
         if error.errno not in _UNWRITABLE:
             raise
         # What is left of the output goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.SYSTEM
         if not isinstance(error, BrokenPipeError):
             print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
