@@ -19,6 +19,8 @@ def judge_tracking(count: int | None, most: int | None) -> Finding:
     """``count`` and maximum of tracked connections; None without tracking."""
     if count is None or most is None:
         return ok("limits", "connections are not tracked")
+    if most == 0:
+        return ok("limits", f"{count} tracked connections, of which there may be any number")
     counted = f"{count} of {most} tracked connections"
     if count < _FULL * most:
         return ok("limits", counted)

@@ -372,6 +372,8 @@ def test_room_for_connections() -> None:
     findings = [limits.judge_tracking(count, 1000) for count in (None, 799, 800)]
     assert states(*findings) == ["ok", "ok", "wrong"]
     assert commands(findings[2]) == ["sysctl -w net.netfilter.nf_conntrack_max=4000"]
+    # The kernel compares with a maximum that is not zero alone (__nf_conntrack_alloc() in nf_conntrack_core.c).
+    assert states(limits.judge_tracking(800, 0)) == ["ok"]
 
 
 @pytest.mark.parametrize(("printed", "state"), [("yes", "ok"), ("no", "wrong"), ("", "unknown")])
