@@ -94,6 +94,8 @@ class Quotas:
 
     def __init__(self) -> None:
         self._meters: dict[Owner, _Meter] = {}
+        self._aside: dict[Owner, _Meter] = {}
+        """Of rules that were removed: a reload, or the end of a trial, may bring them back."""
         self.exhausted: set[Owner] = set()
         """The owners with an exhausted quota: always the same set."""
         self._counters: dict[int, _Counter] = {}
@@ -164,6 +166,7 @@ class Quotas:
         the clock was ahead before.
         """
         before, self._starts = self._starts, {period: _start(period, local) for period in Period}
+        self._aside = {owner: meter for owner, meter in self._aside.items() if not self._has_ended(meter, before)}
         ended = [(owner, meter) for owner, meter in self._meters.items() if self._has_ended(meter, before)]
         if not ended:
             return []
@@ -184,9 +187,11 @@ class Quotas:
         return meter.since != start and (is_next or not _continues(period, meter.since, start))
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
-        """Forget owners of removed rules, and adopt changed quotas."""
+        """Put owners of removed rules aside until their period ends, and adopt changed quotas."""
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
-        self._meters = {owner: meter for owner, meter in self._meters.items() if owner.rule in quotas}
+        known = self._aside | self._meters
+        self._meters = self._most_used((owner, meter) for owner, meter in known.items() if owner.rule in quotas)
+        self._aside = self._most_used((owner, meter) for owner, meter in known.items() if owner.rule not in quotas)
         self.exhausted.intersection_update(self._meters)
         for owner, meter in self._meters.items():
             meter.quota = quotas[owner.rule]
@@ -228,6 +233,14 @@ class Quotas:
         for _, _, owner in heapq.nsmallest(METERS // 16, away):
             del self._meters[owner]
             self.exhausted.discard(owner)
+
+    def _most_used(self, meters: Iterable[tuple[Owner, _Meter]]) -> dict[Owner, _Meter]:
+        """Those of METERS owners at most: of what has a class, and else of what has used most."""
+        found = dict(meters)
+        if len(found) <= METERS:
+            return found
+        present = {counter.owner for counter in self._counters.values()}
+        return dict(heapq.nlargest(METERS, found.items(), key=lambda each: (each[0] in present, each[1].used)))
 
     def _plan(self, minor: int, counter: _Counter, now: int) -> None:
         meter = self._meters[counter.owner]

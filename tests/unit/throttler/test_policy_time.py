@@ -157,6 +157,34 @@ def test_a_rule_that_loses_its_quota_is_not_metered_any_more(quotas: Quotas) -> 
     assert not quotas.read(1, 100_000_000, SECOND, SATURDAY)
 
 
+def test_a_rule_that_comes_back_as_after_a_trial_gives_no_new_quota_within_its_period(quotas: Quotas) -> None:
+    quotas.renew(SATURDAY)
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    for _ in range(2):
+        quotas.set_rules([EVENING])
+        assert quotas.exhausted == set()
+        quotas.set_rules([RULE])
+        assert (quotas.exhausted, saved(quotas.used())[0].used) == ({OWNER}, 100_000_000)
+    quotas.set_rules([EVENING])
+    quotas.renew(SATURDAY + timedelta(days=1))
+    quotas.set_rules([RULE])
+    assert quotas.used() == []
+
+
+def test_what_rules_that_are_gone_have_metered_is_bounded(quotas: Quotas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "METERS", 64)
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    for turn in range(5):
+        rule = RULE.model_copy(update={"name": f"rule-{turn}"})
+        quotas.set_rules([rule])
+        for number in range(2, 60):
+            quotas.open(number, Owner(rule.name, SharedBy.CLIENT, str(number)), rule, SECOND, SATURDAY)
+            quotas.read(number, number, SECOND, SATURDAY)
+    every = [RULE, *(RULE.model_copy(update={"name": f"rule-{turn}"}) for turn in range(5))]
+    quotas.set_rules(every)
+    assert len(quotas.used()) == 64 and quotas.exhausted == {OWNER}
+
+
 def test_a_class_that_was_there_before_its_quota_begins_at_what_it_shows_then() -> None:
     quotas = Quotas()
     quotas.open(1, OWNER, RULE, SECOND, SATURDAY, is_new=False)
