@@ -35,7 +35,7 @@ def _given(variable: str, usual: Path, environment: Mapping[str, str]) -> Path:
 def make_run(folder: Path | None = None) -> None:
     """Create RUN or another ``folder``, which everybody may read. Raises OSError."""
     folder = folder or RUN
-    if not folder.exists():
+    with suppress(FileExistsError):  # also if another daemon, which starts as well, was quicker
         folder.mkdir(parents=True)
         folder.chmod(0o755)  # whatever the umask is
 

@@ -19,6 +19,15 @@ def test_a_daemon_keeps_things_where_the_service_manager_says_or_in_the_usual_pl
     assert directories.state(USUAL, {}) == directories.runtime(USUAL, {"RUNTIME_DIRECTORY": ""}) == USUAL
 
 
+def test_a_folder_that_another_daemon_makes_at_the_same_time_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    for _ in range(2):
+        directories.make_run(tmp_path / "run")
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o755
+
+
 def test_a_lock_keeps_others_out_and_its_file_is_removed_with_it(tmp_path: Path) -> None:
     path = tmp_path / "one.lock"
     with directories.lock_file(path):
