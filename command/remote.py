@@ -129,7 +129,7 @@ class Answers:
             return CommandError(Exit.NO_PERMISSION, f"{self._url}: {line}")
         try:
             line = str(json.loads(error.read(4096))["error"])
-        except (ValueError, LookupError, TypeError, OSError):
+        except (ValueError, LookupError, TypeError, OSError, HTTPException, RecursionError):
             line = f"status {error.code}"
         code = Exit.USAGE if error.code == HTTPStatus.BAD_REQUEST else Exit.UNAVAILABLE
         return CommandError(code, f"{self._url}: {line}")

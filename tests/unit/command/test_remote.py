@@ -1,5 +1,7 @@
 """How another box is named."""
 
+import socket
+import threading
 from argparse import ArgumentTypeError
 
 import pytest
@@ -47,3 +49,27 @@ def test_a_token_that_would_be_read_on_its_way_is_not_sent(
     with command_error(Exit.USAGE, message) as raised:
         Answers(url).services()
     assert token not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"Content-Length: 4096\r\n\r\n" + 4096 * b"[",
+        b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+        b"Content-Length: 7\r\n\r\n",
+    ],
+    ids=["deep", "no chunk", "cut"],
+)
+def test_whatever_another_server_refuses_with_it_is_said_that_it_does(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as accepted:
+                accepted.recv(65536)
+                accepted.sendall(b"HTTP/1.1 500 No\r\n" + answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with command_error(Exit.UNAVAILABLE, "status 500"):
+            Answers(f"http://127.0.0.1:{listener.getsockname()[1]}").services()
+        server.join()
