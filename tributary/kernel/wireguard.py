@@ -62,7 +62,7 @@ def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
 
 def is_set_up(name: str, addresses: Sequence[str]) -> bool:
     """Whether it is up and has these addresses; raises CommandError, exit 71."""
-    (found,) = _shown(name)
+    found = _shown(name)
     return "UP" in found["flags"] and set(addresses) <= set(_global(found))
 
 
@@ -73,13 +73,15 @@ def _add_addresses(name: str, addresses: Sequence[str]) -> None:
 
 def _addresses(name: str) -> list[str]:
     """Its addresses of global scope, in the form '10.84.0.17/32'."""
-    (found,) = _shown(name)
-    return _global(found)
+    return _global(_shown(name))
 
 
-def _shown(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
-    return found
+def _shown(name: str) -> dict[str, Any]:
+    try:
+        (found,) = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
+        return dict(found)
+    except ValueError as error:  # ip(8) shows none of an interface that goes while it looks
+        raise CommandError(Exit.SYSTEM, f"ip shows no interface {name}") from error
 
 
 def _global(shown: dict[str, Any]) -> list[str]:
