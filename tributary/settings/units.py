@@ -15,7 +15,8 @@ from typing import ClassVar, Self, TypeVar
 from tributary.settings.values import Text, require
 
 Q = TypeVar("Q", bound="Quantity")
-_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z%]+)", re.ASCII)
+_NUMBER_AND_UNIT = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)([A-Za-z%]+)", re.ASCII)
+"""Of more digits Python makes no number, or none that goes with fractions."""
 
 
 @dataclass(frozen=True, order=True)
