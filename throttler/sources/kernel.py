@@ -10,7 +10,7 @@ from throttler.sources.draining import DrainFilter
 from throttler.sources.source import BATCH, Known, Source, SourceKind
 from tributary.kernel import routes
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Event, SubflowClosed, SubflowEstablished, SubflowPriority
+from tributary.mptcp.events import Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost, PathManager
 
@@ -34,6 +34,9 @@ class KernelEvents(Source):
         self._touched: set[FourTuple | int] = set()
         self._drain_filter = DrainFilter(sockets.has_unsent_data)
         self._next_scan = 0.0
+        # Sessions that this host has begun, as a converter does to the next one; and those since the scan began.
+        self._own: set[int] = set()
+        self._begun: set[int] = set()
         self._counts: Counter[str] = Counter()
 
     def fileno(self) -> int:
@@ -61,7 +64,7 @@ class KernelEvents(Source):
 
     def _kernel_events(self, known: Known) -> Sequence[Event]:
         try:
-            found = list(self._manager.events(BATCH))
+            found = [event for event in self._manager.events(BATCH) if not self._is_own(event)]
         except EventsLost:
             self._counts["kernel events lost: scanned the sockets instead"] += 1
             self._begin(known)
@@ -70,6 +73,16 @@ class KernelEvents(Source):
         if self._scan is not None:
             self._touched.update(_about(event) for event in found)
         return found
+
+    def _is_own(self, event: Event) -> bool:
+        """Whether it is about a session that this host has begun: its other end is no client's."""
+        if isinstance(event, SubflowEstablished) and event.initial:
+            (self._own.add if event.is_own else self._own.discard)(event.token)
+            self._begun.add(event.token)
+        is_own = event.token in self._own
+        if isinstance(event, SessionClosed):
+            self._own.discard(event.token)
+        return is_own
 
     def _scanned(self, known: Known) -> Sequence[Event]:
         # The kernel reports nothing for some aborted sessions (seen on Linux 6.18).
@@ -87,7 +100,7 @@ class KernelEvents(Source):
         """Scan beside the loop, in place of a scan that may have missed something."""
         if self._scan is not None:
             self._scan.cancel()
-        self._touched = set()
+        self._touched, self._begun = set(), set()
         subflows = known()
         self._scan = self._thread.submit(lambda: _scan_sockets(subflows))
 
@@ -97,6 +110,7 @@ class KernelEvents(Source):
             self._next_scan = time.monotonic() + _AFTER_FAILURE
             return []
         self._counts["sessions fallen back to plain TCP, at the last scan of the sockets"] = seen.fallbacks
+        self._own = (self._own & self._begun) | (seen.own - self._begun)
         self._next_scan = time.monotonic() + max(_BETWEEN_SCANS, _SHARE * seen.took)
         return seen.differences
 
@@ -106,9 +120,12 @@ class KernelEvents(Source):
 
 @dataclass(frozen=True)
 class _Scan:
-    """A scan of the sockets: the differences to what was known at its start, and its duration in seconds."""
+    """A scan of the sockets: the differences to what was known at its start, the sessions that this host has begun, and
+    its duration in seconds.
+    """
 
     differences: Sequence[Event]
+    own: frozenset[int]
     fallbacks: int
     took: float
 
@@ -121,7 +138,7 @@ def _scan_sockets(known: sockets.Known) -> _Scan | None:
     except OSError:
         return None
     differences = sockets.differences(known, found, routes.interface_of, now)
-    return _Scan(differences, found.fallbacks, time.monotonic() - began)
+    return _Scan(differences, found.own, found.fallbacks, time.monotonic() - began)
 
 
 def _about(event: Event) -> FourTuple | int:

@@ -23,7 +23,8 @@ class Ended(StrEnum):
 class SubflowEstablished:
     """A handshake was completed by a valid third ACK. ``interface`` is where the gateway's segments leave.
 
-    ``time`` is in nanoseconds of the monotonic clock. ``backup`` is what the client asked for.
+    ``time`` is in nanoseconds of the monotonic clock. ``backup`` is what the client asked for. Of an initial one
+    ``is_own`` says that this host has begun the session.
     """
 
     time: int
@@ -32,6 +33,7 @@ class SubflowEstablished:
     interface: str
     initial: bool = False
     backup: bool = False
+    is_own: bool = False
 
 
 @dataclass(frozen=True)

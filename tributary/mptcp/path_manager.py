@@ -52,6 +52,12 @@ class Attribute(IntEnum):
     DPORT = 10
     BACKUP = 11
     ERROR = 12
+    FLAGS = 13
+    SERVER_SIDE = 18
+
+
+_SERVER_SIDE = 2
+"""Of the flags, since Linux 6.18; before there is an attribute of its own."""
 
 
 class EventsLost(Exception):
@@ -146,6 +152,8 @@ def _established(
         interface=interface_of(subflow) or "",
         initial=initial,
         backup=_number(found, Attribute.BACKUP) != 0,
+        is_own=initial
+        and not (_number(found, Attribute.SERVER_SIDE) or _number(found, Attribute.FLAGS) & _SERVER_SIDE),
     )
 
 

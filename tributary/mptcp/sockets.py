@@ -40,7 +40,7 @@ _SENDING = _ALIVE | 1 << 4 | 1 << 9 | 1 << 11
 _LISTENING = 1 << 10
 # MPTCP_SUBFLOW_ATTR_* and MPTCP_SUBFLOW_FLAG_* of linux/mptcp.h
 _TOKEN_LOCAL, _FLAGS = 2, 8
-_JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _BACKUP_LOCAL, _ESTABLISHED = (1 << bit for bit in range(2, 7))
+_BEGUN_LOCAL, _JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _BACKUP_LOCAL, _ESTABLISHED = (1 << bit for bit in range(1, 7))
 # struct tcp_info of linux/tcp.h: round-trip time; window, retransmitted segments, bytes acknowledged and received; from
 # the delivery rate on, bytes a second, and the times busy, held up by the receiver's window, and by the send buffer.
 _RTT, _WINDOW, _SENT_AGAIN, _BYTES_ACKED = 68, 80, 100, 120
@@ -58,6 +58,11 @@ class Snapshot:
 
     subflows: tuple[SubflowEstablished, ...]
     fallbacks: int
+
+    @property
+    def own(self) -> frozenset[int]:
+        """The sessions that this host has begun, by their tokens, as far as their first subflow is there."""
+        return frozenset(each.token for each in self.subflows if each.is_own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +117,21 @@ def _established(found: _Found, now: int) -> SubflowEstablished:
         interface="",
         initial=not found.flags & (_JOIN_REMOTE | _JOIN_LOCAL),
         backup=bool(found.flags & _BACKUP_REMOTE),
+        is_own=bool(found.flags & _BEGUN_LOCAL),
     )
 
 
 def differences(known: Known, found: Snapshot, interface_of: InterfaceOf, now: int) -> list[Event]:
-    """The events that bring the ``known`` subflows to what was found."""
-    there = {event.subflow: event.token for event in found.subflows}
+    """The events that bring the ``known`` subflows to what was found, but for sessions that this host has begun."""
+    own = found.own
+    listened = [event for event in found.subflows if event.token not in own]
+    there = {event.subflow: event.token for event in listened}
     closed = [
         SubflowClosed(now, token, subflow, Ended.GONE)
         for subflow, (token, _) in known.items()
         if there.get(subflow) != token
     ]
-    return [*closed, *(event for each in found.subflows for event in _news(each, known, interface_of, now))]
+    return [*closed, *(event for each in listened for event in _news(each, known, interface_of, now))]
 
 
 def _news(found: SubflowEstablished, known: Known, interface_of: InterfaceOf, now: int) -> Iterator[Event]:

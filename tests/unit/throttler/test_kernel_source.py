@@ -131,3 +131,24 @@ def test_many_sessions_that_are_closed_at_once_are_forgotten_at_once(
     while world.source.has_pending:
         left += sum(isinstance(event, SessionClosed) for event in world.events({}))
     assert left == 200
+
+
+def test_a_session_that_this_host_has_begun_has_no_client(world: World) -> None:
+    """As a converter's to the next one, which may be behind the same interface."""
+    own, join = replace(opened(ONE, 7), initial=True, is_own=True), opened(TWO, 7)
+    assert world.events({}, own, join, SubflowClosed(1, 7, TWO, Ended.RESET)) == []
+    assert world.after_scan({}, own, join) == []
+    client = replace(opened(THREE, 8), initial=True)
+    assert world.events({}, join, client) == [client]
+    # Its token may be that of a client's session later.
+    again = replace(opened(ONE, 7), initial=True)
+    assert world.events({}, SessionClosed(2, 7, Ended.CLOSED), again) == [again]
+
+
+def test_a_session_that_this_host_had_begun_before_the_throttler_is_known_by_its_first_subflow(world: World) -> None:
+    world.events({})
+    assert world.after_scan({}, replace(opened(ONE, 7), initial=True, is_own=True)) == []
+    assert world.events({}, opened(TWO, 7)) == []
+    # What is not there any more has no part in later ones of that token.
+    assert world.after_scan({}) == []
+    assert world.events({}, opened(TWO, 7)) == [opened(TWO, 7)]

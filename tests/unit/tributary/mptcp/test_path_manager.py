@@ -1,3 +1,4 @@
+import struct
 from contextlib import suppress
 
 import pytest
@@ -44,6 +45,23 @@ def test_a_session_is_reported_with_its_first_subflow() -> None:
     assert isinstance(found, SubflowEstablished)
     assert (found.time, found.interface, found.initial) == (5, "wired", True)
     assert (found.subflow.local, found.subflow.local_port, found.subflow.remote) == ("10.0.1.1", 3129, "10.0.1.2")
+
+
+@pytest.mark.parametrize(
+    ("without", "is_own"),
+    [((), False), (("attribute",), False), (("flag",), False), (("attribute", "flag"), True)],
+)
+def test_a_session_that_this_host_has_begun_is_its_own(without: tuple[str, ...], is_own: bool) -> None:
+    """Linux 6.1 has the attribute alone; 6.18 the flag as well, and leaves out the attribute where it would be 0."""
+    said = {"attribute": ("0500120001000000", ""), "flag": ("06000d0002000000", "06000d0000000000")}
+    text = CREATED
+    for each in without:
+        assert said[each][0] in text
+        text = text.replace(*said[each])
+    data = struct.pack("=I", len(text) // 2) + bytes.fromhex(text)[4:]
+    (message,) = messages(data)
+    found = read(message, 5, lambda _: "wired")
+    assert isinstance(found, SubflowEstablished) and found.is_own is is_own
 
 
 def test_a_join_has_its_backup_flag() -> None:

@@ -34,6 +34,13 @@ def test_what_is_not_there_any_more_is_gone() -> None:
     assert events == [SubflowClosed(NOW, 7, JOINED, Ended.GONE)]
 
 
+def test_a_session_that_this_host_has_begun_is_none_with_a_client() -> None:
+    own = replace(found((FIRST, 7)).subflows[0], is_own=True)
+    seen = Snapshot((own, *found((JOINED, 7)).subflows), fallbacks=0)
+    assert seen.own == {7}
+    assert differences({}, seen, interface_of, NOW) == []
+
+
 def test_a_port_that_another_session_uses_now_is_gone_and_new() -> None:
     events = differences({FIRST: (7, False)}, found((FIRST, 8)), interface_of, NOW)
     assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]
