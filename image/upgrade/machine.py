@@ -82,7 +82,7 @@ def mounted(device: str, *, change: bool = False) -> Iterator[Path]:
     it after a change: it is out of the folders then, but may not be written whole."""
     folder = mkdtemp(prefix="tributary-upgrade-")
     try:
-        _done(["mount", "-t", "ext4", "-o", "rw" if change else "ro,noload", device, folder])
+        _mount(device, folder, change=change)
         try:
             yield Path(folder)
         finally:
@@ -90,6 +90,16 @@ def mounted(device: str, *, change: bool = False) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # still mounted: what is in it is never to be taken away
             Path(folder).rmdir()
+
+
+def _mount(device: str, folder: str, *, change: bool) -> None:
+    try:
+        _done(["mount", "-t", "ext4", "-o", "rw" if change else "ro,noload", device, folder])
+    except CommandError:
+        raise
+    except BaseException:  # Ctrl-C and SIGTERM: it may be mounted by then
+        process.run(["umount", "--lazy", folder])
+        raise
 
 
 def _unmount(folder: str, *, change: bool) -> None:
