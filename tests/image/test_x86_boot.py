@@ -92,6 +92,7 @@ def test_the_doctor_finds_nothing_wrong(bios: str) -> None:
     found = section(bios, "doctor")
     wrong = [each for each in found["findings"] if each["state"] == "wrong"]
     assert (found["code"], wrong) == (0, [])
+    assert "subflows obey net.ipv4.tcp_notsent_lowat" in [each["message"] for each in found["findings"]]
     assert found["recorded"]["role"] == "gateway"
     states = [(each["check"], each["state"]) for each in found["findings"] if not each["check"].startswith("kernel, ")]
     assert [(each["check"], each["state"]) for each in found["recorded"]["findings"]] == states
