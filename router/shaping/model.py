@@ -11,7 +11,7 @@ net/sched/sch_cake.c). Of incoming packets, and of wireguard-go's, a whole tunne
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from router.identifiers import IFB_PREFIX
@@ -20,7 +20,7 @@ from tributary.kernel.tc import add_ifb
 
 HANDLE = "5453:"
 """Of owned qdiscs; the throttler's are 5452."""
-_CHILD = "5454:"
+CHILD = "5454:"
 PREFERENCE = 5453
 """Of the owned filter (tc(8), pref)."""
 
@@ -56,10 +56,18 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class InstalledQdiscs:
-    """What tc(8) shows: devices with an owned root qdisc, with a foreign one, with an owned redirect."""
+class Queue:
+    """What holds a device to a rate, in bytes per second; None if another program has set it to none."""
 
-    owned: frozenset[str] = frozenset()
+    kind: Kind
+    rate: int | None
+
+
+@dataclass(frozen=True)
+class InstalledQdiscs:
+    """What tc(8) shows: devices with an owned queue, with a foreign root qdisc, with an owned redirect."""
+
+    owned: Mapping[str, Queue] = field(default_factory=dict)
     foreign: frozenset[str] = frozenset()
     redirected: frozenset[str] = frozenset()
 
@@ -97,10 +105,14 @@ def shapes(links: Sequence[Link], rates: Mapping[str, tuple[int | None, int | No
 
 
 def diff(
-    desired: Sequence[Shape], installed_qdiscs: InstalledQdiscs, applied: Mapping[str, Shape], devices: Collection[str]
+    desired: Sequence[Shape],
+    installed_qdiscs: InstalledQdiscs,
+    applied: Mapping[str, Shape],
+    kind: Kind,
+    devices: Collection[str],
 ) -> Iterator[ShapingOperation]:
-    """The operations to the ``desired`` shapes; ``given`` is the last shape of each interface, ``devices`` are the
-    existing ones.
+    """The operations to the ``desired`` shapes; ``applied`` is the last shape of each interface, by queues of ``kind``,
+    ``devices`` are the existing ones.
 
     An interface with a foreign root qdisc is left alone.
     """
@@ -115,17 +127,17 @@ def diff(
         if shape.interface in installed_qdiscs.foreign:
             continue
         last = applied.get(shape.interface)
-        if last is None or not _is_whole(shape, installed_qdiscs) or _without_rates(last) != _without_rates(shape):
+        if last is None or _without_rates(last) != _without_rates(shape) or not _is_whole(last, installed_qdiscs, kind):
             yield SetShape(shape)
         elif last != shape:
             yield ChangeRates(shape)
 
 
-def _is_whole(shape: Shape, installed_qdiscs: InstalledQdiscs) -> bool:
-    sends = not shape.upload or shape.interface in installed_qdiscs.owned
-    return sends and (
-        not shape.download
-        or ({shape.device} <= installed_qdiscs.owned and {shape.interface} <= installed_qdiscs.redirected)
+def _is_whole(shape: Shape, installed_qdiscs: InstalledQdiscs, kind: Kind) -> bool:
+    """Whether it is as it was applied: another program may have removed or changed a part."""
+    queues = {name: Queue(kind, rate // 8) for name, rate in _rates(shape)}
+    return queues.items() <= installed_qdiscs.owned.items() and (
+        not shape.download or shape.interface in installed_qdiscs.redirected
     )
 
 
@@ -183,7 +195,7 @@ def _ingress(shape: Shape, kind: Kind) -> list[str]:
 
 def tree(device: str, rate: int, kind: Kind) -> list[str]:
     """The qdiscs of one direction."""
-    child = [f"tc qdisc add dev {device} parent {HANDLE}1 handle {_CHILD} fq_codel"]
+    child = [f"tc qdisc add dev {device} parent {HANDLE}1 handle {CHILD} fq_codel"]
     return [f"tc qdisc add dev {device} {_root(kind, rate)}", *(child if kind is Kind.FQ_CODEL else [])]
 
 

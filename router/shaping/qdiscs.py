@@ -1,13 +1,16 @@
 """Qdiscs, by tc(8) and ip(8): which exist, and one operation after another."""
 
 import shutil
+from collections.abc import Collection
 
 from router.identifiers import IFB_PREFIX
 from router.shaping.model import (
+    CHILD,
     HANDLE,
     PREFERENCE,
     InstalledQdiscs,
     Kind,
+    Queue,
     RemoveShape,
     SetShape,
     ShapingOperation,
@@ -27,11 +30,18 @@ def installed_qdiscs() -> InstalledQdiscs:
         return InstalledQdiscs()
     found = tc.qdiscs()
     roots = [each for each in found if each.is_root and not each.is_default]
+    fair = {each.interface for each in found if each.handle == CHILD}
     return InstalledQdiscs(
-        owned=frozenset(each.interface for each in roots if each.handle == HANDLE),
+        owned={each.interface: Queue(_kind(each, fair), each.rate) for each in roots if each.handle == HANDLE},
         foreign=frozenset(each.interface for each in roots if each.handle != HANDLE),
         redirected=frozenset(each.interface for each in found if each.kind == "clsact" and _redirects(each.interface)),
     )
+
+
+def _kind(root: tc.Qdisc, fair: Collection[str]) -> Kind:
+    if root.kind == "cake":
+        return Kind.CAKE
+    return Kind.FQ_CODEL if root.interface in fair else Kind.SHORT
 
 
 def _redirects(device: str) -> bool:

@@ -93,7 +93,8 @@ class LinkShapers:
             return []
         self._installed = self._aside(qdiscs.installed_qdiscs)
         there = {interface.name for interface in observed.interfaces}
-        operations = list(diff(self._shapes, self._installed, self._applied, there))
+        kind = self._kind or Kind.SHORT
+        operations = list(diff(self._shapes, self._installed, self._applied, kind, there))
         self._is_clean = not self._shapes and not operations
         return operations
 

@@ -37,6 +37,8 @@ class Qdisc:
     kind: str
     handle: str
     is_root: bool
+    rate: int | None = None
+    """Bytes per second, of those that hold traffic to a rate."""
 
     @property
     def is_default(self) -> bool:
@@ -46,8 +48,15 @@ class Qdisc:
 
 def qdiscs() -> tuple[Qdisc, ...]:
     """Those of all interfaces; raises CommandError, exit 71."""
-    found = shown("qdisc", "show")
-    return tuple(Qdisc(each["dev"], each["kind"], each["handle"], bool(each.get("root"))) for each in found)
+    return tuple(map(_qdisc, shown("qdisc", "show")))
+
+
+def _qdisc(found: dict[str, Any]) -> Qdisc:
+    options = found.get("options", {})
+    # CAKE's has a name of its own.
+    rate = options.get("rate", options.get("bandwidth"))
+    is_rate = isinstance(rate, int)
+    return Qdisc(found["dev"], found["kind"], found["handle"], bool(found.get("root")), rate if is_rate else None)
 
 
 def shown(*words: str) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
+import shutil
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,6 +10,7 @@ from router.shaping.model import (
     ChangeRates,
     InstalledQdiscs,
     Kind,
+    Queue,
     RemoveShape,
     SetShape,
     Shape,
@@ -16,20 +19,23 @@ from router.shaping.model import (
     lines,
 )
 from router.shaping.model import shapes as shapes_of
+from router.shaping.qdiscs import installed_qdiscs
 from router.shaping.shaper import LinkShapers
 from tests.unit.router.house import DSL, LTE, SETTINGS, house, settings
+from tributary.kernel import tc
 from tributary.kernel.state import Interface
 
 MBIT = 10**6
 SHAPE = Shape("usb0", 3, 2, 50 * MBIT, 10 * MBIT)
 UP_ALONE = replace(SHAPE, download=None)
-WHOLE = InstalledQdiscs(frozenset({"usb0", "tributary-in2"}), frozenset(), frozenset({"usb0"}))
+UP, DOWN = Queue(Kind.FQ_CODEL, 1_250_000), Queue(Kind.FQ_CODEL, 6_250_000)
+WHOLE = InstalledQdiscs({"usb0": UP, "tributary-in2": DOWN}, redirected=frozenset({"usb0"}))
 
 
 def operations(
-    wanted: list[Shape], installed_qdiscs: InstalledQdiscs, *given: Shape, devices: tuple[str, ...] = ()
+    wanted: list[Shape], installed: InstalledQdiscs, *given: Shape, devices: tuple[str, ...] = ()
 ) -> list[ShapingOperation]:
-    return list(diff(wanted, installed_qdiscs, {each.interface: each for each in given}, devices))
+    return list(diff(wanted, installed, {each.interface: each for each in given}, Kind.FQ_CODEL, devices))
 
 
 def test_links_with_rates_get_shapes_as_long_as_their_interface_is_there() -> None:
@@ -44,16 +50,41 @@ def test_what_stands_as_it_should_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "installed_qdiscs",
+    "installed",
     [
         InstalledQdiscs(),
         replace(WHOLE, redirected=frozenset()),
-        replace(WHOLE, owned=frozenset({"usb0"})),
-        replace(WHOLE, owned=frozenset({"tributary-in2"})),
+        replace(WHOLE, owned={"usb0": UP}),
+        replace(WHOLE, owned={"tributary-in2": DOWN}),
+        replace(WHOLE, owned={"usb0": Queue(Kind.FQ_CODEL, 125_000_000), "tributary-in2": DOWN}),
+        replace(WHOLE, owned={"usb0": UP, "tributary-in2": Queue(Kind.FQ_CODEL, None)}),
+        replace(WHOLE, owned={"usb0": UP, "tributary-in2": Queue(Kind.SHORT, 6_250_000)}),
+    ],
+    ids=["nothing", "no redirect", "up alone", "down alone", "another rate", "no rate", "no fair queue"],
+)
+def test_what_is_not_whole_is_set_again(installed: InstalledQdiscs) -> None:
+    assert operations([SHAPE], installed, SHAPE) == [SetShape(SHAPE)]
+
+
+@pytest.mark.parametrize(
+    ("shown", "queue"),
+    [
+        (
+            [{"kind": "tbf", "root": True, "options": {"rate": 1000}}, {"kind": "fq_codel", "handle": "5454:"}],
+            Queue(Kind.FQ_CODEL, 1000),
+        ),
+        ([{"kind": "tbf", "root": True, "options": {"rate": 1000}}], Queue(Kind.SHORT, 1000)),
+        ([{"kind": "cake", "root": True, "options": {"bandwidth": 1000}}], Queue(Kind.CAKE, 1000)),
+        ([{"kind": "cake", "root": True, "options": {"bandwidth": "unlimited"}}], Queue(Kind.CAKE, None)),
     ],
 )
-def test_what_is_not_whole_is_set_again(installed_qdiscs: InstalledQdiscs) -> None:
-    assert operations([SHAPE], installed_qdiscs, SHAPE) == [SetShape(SHAPE)]
+def test_queues_are_known_by_what_tc_shows(
+    shown: list[dict[str, Any]], queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [{"dev": "usb0", "handle": "5453:", **each} for each in shown]
+    monkeypatch.setattr(tc, "shown", lambda *_: listed)
+    monkeypatch.setattr(shutil, "which", lambda _: "tc")
+    assert installed_qdiscs() == InstalledQdiscs({"usb0": queue})
 
 
 def test_what_a_daemon_before_this_one_set_is_set_again() -> None:
