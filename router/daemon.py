@@ -101,7 +101,7 @@ class Daemon:
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
         self._shapers = LinkShapers(settings, self._aside)
-        self._lan = LanTables()
+        self._lan = LanTables(options.file.absolute().with_name("lan.nft"))
         self._probes = ProbeScheduler(tcp_probe, self._reconciler, self._shapers, self._log, self._report)
         self._debounce = Debounce()
         self._next_reconcile = 0.0
@@ -246,7 +246,8 @@ class Daemon:
         all_applied = self._apply(decision.operations)
         self._probes.announce_endpoint(decision.operations, time.monotonic())
         all_applied &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
-        self._lan.restore()
+        for table in self._lan.restore(observed.rules):
+            self._log.event("loaded again", Level.WARNING, table=table, reason="another program has removed it")
         self._failures = 0 if all_applied else self._failures + 1
         self._next_reconcile = time.monotonic() + self._retry_delay()
 

@@ -8,22 +8,24 @@ from tributary.settings.errors import CommandError
 
 
 class OwnTable:
-    """The table called ``name``, such as ``inet a``; all methods raise CommandError."""
+    """The table called ``name``, such as ``inet a``, and its ``rules``; all methods raise CommandError."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._rules = name, ""
+    def __init__(self, name: str, rules: str = "") -> None:
+        self.name, self._rules = name, rules
 
     def replace(self, rules: str) -> None:
         """Have ``rules`` in place of what is there, in one transaction; without any it is removed."""
         # Without either there may be what an earlier daemon left, or no nftables at all.
         with nullcontext() if rules or self._rules else suppress(CommandError):
-            nft.execute(nft.delete(self._name) + rules)
+            nft.execute(nft.delete(self.name) + rules)
         self._rules = rules
 
-    def restore(self) -> None:
-        """Make it again if another program has removed it, as ``nft flush ruleset`` does."""
-        if self._rules and nft_tables.handle(self._name) is None:
-            nft.execute(nft.delete(self._name) + self._rules)
+    def restore(self) -> bool:
+        """Make it again if another program has removed it, as ``nft flush ruleset`` does; returns whether one has."""
+        if not self._rules or nft_tables.handle(self.name) is not None:
+            return False
+        nft.execute(nft.delete(self.name) + self._rules)
+        return True
 
     def remove(self) -> None:
         if self._rules:

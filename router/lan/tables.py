@@ -1,6 +1,7 @@
 """The tables of nft(8) for the LAN: what its devices send and receive is counted, and what is by-passed."""
 
 import secrets
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from router.lan import devices
@@ -9,6 +10,7 @@ from router.lan.devices import Answer
 from router.lan.own_table import OwnTable
 from router.settings import RouterSettings
 from tributary.kernel import nft
+from tributary.kernel.state import Rule
 from tributary.settings.errors import CommandError
 from tributary.settings.privacy import Privacy
 
@@ -17,12 +19,18 @@ _INTERVAL = 0.25
 _LONGEST_LEASES = 1 << 20
 _SECRET = 32
 """Bytes."""
+_SERVICE, _ROUTING_TABLE = "inet tributary-lan", 8300
+"""What tributary-lan.service loads, and where its routing rules lead, which are there as long as it is started."""
 
 
 class LanTables:
-    """Both tables and what they say; all methods but ``remove`` raise CommandError."""
+    """Both tables and what they say; all methods but ``remove`` raise CommandError.
 
-    def __init__(self) -> None:
+    ``service_rules`` is the file that tributary-lan.service loads, where it is there.
+    """
+
+    def __init__(self, service_rules: Path) -> None:
+        self._service_rules = service_rules
         self._counters, self.bypasses = OwnTable(devices.TABLE), Bypasses()
         self._tables = self._counters, self.bypasses.table
         self._counted: str | None = ""
@@ -40,12 +48,17 @@ class LanTables:
         if interface != self._counted:
             self._counters.replace(devices.rules(interface) if interface else "")
             self._counted = interface
-        self._counters.restore()
 
-    def restore(self) -> None:
-        """Makes again what another program has removed."""
-        for table in self._tables:
-            table.restore()
+    def restore(self, rules: Collection[Rule]) -> Iterator[str]:
+        """Makes again the tables that another program has removed; yields their names.
+
+        Also that of the service, if it is started by the kernel's routing ``rules``.
+        """
+        is_started = self._service_rules.exists() and any(rule.table == _ROUTING_TABLE for rule in rules)
+        service = OwnTable(_SERVICE, f'include "{self._service_rules}"\n' if is_started else "")
+        for table in (*self._tables, service):
+            if table.restore():
+                yield table.name
 
     def shown(self, now: float) -> dict[str, object]:
         """The document of by-passes and of devices that were seen within a day; ``now`` by time.monotonic()."""

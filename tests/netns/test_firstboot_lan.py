@@ -16,6 +16,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, heard, listening
 from tests.netns.world import datagrams_at, needs
 from tests.unit.image.firstboot.cards import HOME
+from tributary.api.places import ROUTER
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
 _NETWORK = f"""{LAN}
@@ -24,7 +25,7 @@ box: ip route add default via {MODEM}
 internet: ip address add {SERVER}/32 dev lo
 """
 
-pytestmark = needs("ip", "nft", "sysctl")
+pytestmark = needs("ip", "nft", "sysctl", "tc")
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,37 @@ def test_browsers_are_told_at_once_to_use_tcp_unless_quic_may_pass(home: Home, q
         assert _asked_by_udp(home) == answer
     finally:
         home.unit("ExecStop")
+
+
+def _reconciled(home: Home, *shows: str) -> str:
+    """What a program says when the router has looked again at what is there."""
+    with home.box.entered():
+        ROUTER.ask("reload")
+    return home.box.run(*shows)
+
+
+def test_a_rate_that_another_program_changed_is_set_again_by_the_router(home: Home) -> None:
+    shown = ("tc", "qdisc", "show", "dev", "wlan0")
+    home.write(HOME.replace("[wan.lte]", 'upload = "8mbit"\n[wan.lte]'))
+    with home.daemon():
+        rate = home.box.run(*shown)
+        changed = ("tbf", "rate", "80mbit", "burst", "1mb", "limit", "1mb")
+        home.box.run("tc", "qdisc", "change", "dev", "wlan0", "root", "handle", "5453:", *changed)
+        assert home.box.run(*shown) != rate
+        assert _reconciled(home, *shown) == rate
+
+
+def test_rules_that_another_program_removed_are_loaded_again_by_the_router_while_the_unit_is_started(
+    home: Home,
+) -> None:
+    tables, table = ("nft", "list", "tables"), ("nft", "list", "table", "inet", "tributary-lan")
+    home.write()
+    with home.daemon():
+        with home.routing():
+            rules = home.box.run(*table)
+            home.box.run("nft", "delete", "table", "inet", "tributary-lan")
+            assert _reconciled(home, *table) == rules
+        assert "tributary-lan" not in _reconciled(home, *tables)
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])

@@ -40,7 +40,7 @@ def asked(daemon: Noting, monkeypatch: pytest.MonkeyPatch, **request: Any) -> di
     monkeypatch.setattr(control, "_is_root", lambda _: True)
     live, log = LiveSettings(Path("router.toml"), settings()), to_stderr(Format.TEXT)
     status: Any = None
-    commands = Commands(daemon, live, LanTables(), status, Usage(), daemon.done.append, log)
+    commands = Commands(daemon, live, LanTables(Path("lan.nft")), status, Usage(), daemon.done.append, log)
     later = ROUTER.respond(json.dumps(request).encode(), None, commands.answer)  # type: ignore[arg-type]
     commands.turn()
     log.close()

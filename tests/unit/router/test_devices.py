@@ -7,8 +7,11 @@ from router.lan.devices import devices, names, shown
 from router.lan.tables import LanTables
 from tests.unit.router.house import SETTINGS, settings
 from tributary.kernel import nft, nft_tables
+from tributary.kernel.state import Mark, Rule
+from tributary.paths import ROOT
 from tributary.settings.privacy import Privacy
 
+STARTED = Rule(8300, Mark(4, 1), 8300, 3)
 LAPTOP, PHONE = "02:00:00:00:00:01", "02:00:00:00:00:02"
 Counted = dict[str, dict[Any, int]]
 
@@ -63,11 +66,39 @@ def test_devices_are_hidden_from_the_reload_on_that_says_so(monkeypatch: pytest.
     monkeypatch.setattr(nft, "execute", lambda _script: None)
     monkeypatch.setattr(nft_tables, "handle", lambda _table: 1)
     lan = f'lan = "end0"\nleases = "{tmp_path}/leases"\n'
-    tables, seen = LanTables(), []
+    tables, seen = LanTables(tmp_path / "lan.nft"), []
     for second, privacy in enumerate(("full", "none", "none")):
         tables.change_settings(settings(f'{lan}privacy = "{privacy}"\n{SETTINGS}'))
         seen.append([each["mac"] for each in tables.shown(second)["devices"]])  # type: ignore[attr-defined]
     assert seen[0] == [LAPTOP, PHONE] and not {LAPTOP, PHONE}.intersection(seen[1]) and seen[2] == seen[1]
+
+
+@pytest.mark.parametrize(
+    ("rules", "has_file", "service"),
+    [((STARTED,), True, ["inet tributary-lan"]), ((), True, []), ((STARTED,), False, [])],
+    ids=["started", "stopped", "another's rule"],
+)
+def test_tables_that_another_program_removed_are_made_again_and_named(
+    rules: tuple[Rule, ...], has_file: bool, service: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    executed, there, file = list[str](), set[str](), tmp_path / "lan.nft"
+    monkeypatch.setattr(nft, "execute", executed.append)
+    monkeypatch.setattr(nft_tables, "handle", lambda table: 1 if table in there else None)
+    if has_file:
+        file.touch()
+    tables = LanTables(file)
+    tables.change_settings(settings(f'lan = "end0"\n{SETTINGS}'))
+    executed.clear()
+    assert list(tables.restore(rules)) == ["inet tributary-devices", *service]
+    assert [f'include "{file}"' in script for script in executed] == [False, *(True for _ in service)]
+    there.update(("inet tributary-devices", *service))
+    assert list(tables.restore(rules)) == []
+
+
+def test_the_rules_by_which_the_lan_s_service_is_known_to_be_started_go_before_its_table() -> None:
+    unit = (ROOT / "image/firstboot/tributary-lan.service").read_text()
+    rule = f"priority {STARTED.priority} fwmark 0x1 lookup {STARTED.table}\n"
+    assert f"ip rule add {rule}" in unit and unit.rindex(f"rule del {rule}") < unit.index("nft delete table")
 
 
 def test_names_are_those_of_the_leases_and_text() -> None:
