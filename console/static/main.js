@@ -8,7 +8,7 @@ import { Bypasses, Devices, Gateway } from "./home.js";
 import { Links, placed } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
-import { Busiest, Sessions } from "./sessions.js";
+import { Busiest, mayHaveSessions, Sessions } from "./sessions.js";
 import { forgetEnrolment, Routers } from "./routers.js";
 import { Journal, Rules } from "./tables.js";
 import { age, clock } from "./units.js";
@@ -18,8 +18,6 @@ const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"],
 /** Views that are there where these services run. */
 const PARTS = { "/routers": "gateway", "/overlay": "overlay", "/handoff": "handoff", "/fleet": "fleet" };
 const OF_THE_THROTTLER = new Set(["/sessions", "/rules"]);
-/** A home router has no throttler. */
-const mayHaveSessions = (look) => look && (runs(look, "throttler") || !runs(look, "router"));
 const NAMES = new Map([...MENU, ["/login", "Log in"]]);
 
 /** The view that the address names. A one-time token is taken out of the address, so that no one reads it there. */

@@ -82,6 +82,10 @@ function SessionList({ sessions, links }) {
   </ul>`;
 }
 
+/** A home router has no throttler; the doctor knows one also while its daemon is down. */
+export const mayHaveSessions = (look) =>
+  look && (runs(look, "throttler") || !(runs(look, "router") || look.examined?.role === "router"));
+
 const Unknown = () => html`<p class="empty">No throttler answers here: which sessions are open is not known.</p>`;
 
 /** The sessions that carry most now. */

@@ -65,6 +65,20 @@ def test_a_router_that_is_revoked_while_its_sessions_are_shown_can_be_given_up()
 
 
 @needs_node
+def test_a_home_router_has_no_sessions_also_while_its_daemon_is_down_unless_a_throttler_runs_there() -> None:
+    given = [([], "gateway"), ([], None), (["router"], None), ([], "router"), (["throttler"], "router")]
+    looks = [
+        {
+            "services": [{"name": name, "running": name in running} for name in ("throttler", "router")],
+            "examined": role and {"role": role},
+        }
+        for running, role in given
+    ]
+    script = f"console.log(JSON.stringify({json.dumps(looks)}.map(mayHaveSessions)));"
+    assert ran("sessions.js", "mayHaveSessions", script) == [True, True, False, False, True]
+
+
+@needs_node
 def test_a_link_keeps_its_place_and_colour_when_its_rank_changes() -> None:
     links = [{"kind": "wan", "name": name} for name in ("lte10", "lte2", "lte02", "dsl")]
     links += [{"kind": "path", "name": name} for name in ("wired", "nearest")]
