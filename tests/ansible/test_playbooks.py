@@ -110,6 +110,7 @@ def test_every_part_is_checked_before_any_host_is_changed() -> None:
             {"tributary_parts": ["squidd"]},
             "tributary_parts must be one or more of: squid, converter, throttler",
         ),
+        ({"firewall_lan_interfaces": ["end1"]}, "firewall_lan_interfaces: a gateway has no LAN"),
         ({"release": "bullseye"}, "accepted: Debian 12, Debian 13, Ubuntu 24.04"),
     ],
 )
