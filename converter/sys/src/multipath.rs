@@ -54,13 +54,7 @@ impl Multipath {
     /// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
     pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Self> {
         static KERNEL_IS_OLD: AtomicBool = AtomicBool::new(false);
-        let is_old = KERNEL_IS_OLD.load(Ordering::Relaxed);
-        if let Some(told) = (!is_old).then(|| told_at_once(socket).ok()).flatten() {
-            return Some(told);
-        }
-        let told = told_in_parts(socket, peer).ok()?;
-        KERNEL_IS_OLD.store(true, Ordering::Relaxed);
-        Some(told)
+        told(&KERNEL_IS_OLD, || told_at_once(socket), || told_in_parts(socket, peer))
     }
 
     fn new(info: &[u8; INFO], subflows: Vec<Subflow>) -> Self {
@@ -70,6 +64,25 @@ impl Multipath {
             subflows,
         }
     }
+}
+
+/// What the kernel tells at once, or else in parts. It is old if it lacks the option (`EOPNOTSUPP`) and tells the parts: of
+/// plain TCP it tells nothing, by the same error.
+fn told(
+    kernel_is_old: &AtomicBool,
+    at_once: impl FnOnce() -> io::Result<Multipath>,
+    in_parts: impl FnOnce() -> io::Result<Multipath>,
+) -> Option<Multipath> {
+    let mut is_old = kernel_is_old.load(Ordering::Relaxed);
+    if !is_old {
+        match at_once() {
+            Ok(told) => return Some(told),
+            Err(error) => is_old = error.raw_os_error() == Some(libc::EOPNOTSUPP),
+        }
+    }
+    let told = in_parts().ok()?;
+    kernel_is_old.store(is_old, Ordering::Relaxed);
+    Some(told)
 }
 
 /// `struct mptcp_full_info`: what it has of a subflow and we want of it, in bytes; how many there are and we want; where
@@ -245,6 +258,20 @@ mod tests {
         match told_at_once(told) {
             Ok(at_once) => assert_eq!(at_once, parts),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
+        }
+    }
+
+    #[test]
+    fn a_kernel_is_old_if_it_lacks_the_option_and_not_by_other_failures() {
+        for (failure, is_known, expected) in [
+            (libc::EOPNOTSUPP, true, true),
+            (libc::EOPNOTSUPP, false, false),
+            (libc::ENOBUFS, true, false),
+        ] {
+            let (kernel_is_old, known) = (AtomicBool::new(false), is_known.then(Multipath::default));
+            let in_parts = || known.clone().ok_or_else(|| io::Error::other("plain TCP"));
+            let told = told(&kernel_is_old, || Err(io::Error::from_raw_os_error(failure)), in_parts);
+            assert_eq!((told, kernel_is_old.into_inner()), (known.clone(), expected));
         }
     }
 
