@@ -17,7 +17,7 @@ Beside it legacy TCP over each link in the same run: as a share of the best one,
 Expected: the kernel's scheduler goes by what waits in a subflow over its pacing rate (mptcp_subflow_get_send() in
 net/mptcp/protocol.c), and with much unsent in the fast one it takes the slow one for as quick: hence the low mark. A
 download that begins on a slow link has to wait for it: its first bytes are on their way before any other subflow is
-there. A short one is over by then (docs/steering.md).
+there. A short one is over by then (docs/steering.md). Subflows obey the mark where the manifest says low_mark_obeyed.
 """
 
 import random
