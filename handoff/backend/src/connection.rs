@@ -10,6 +10,7 @@ use rustix::fs::sendfile;
 use socket2::SockRef;
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
+use tokio::task::{coop::consume_budget, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tributary_sys::unacknowledged;
 
@@ -32,9 +33,10 @@ pub trait Server: Send + Sync + 'static {
 }
 
 /// Reads once into the spare capacity of `bytes`; 0 at the end. `AsyncRead` would take a short read to mean that the socket
-/// is empty, but recv(2) also stops before urgent data.
+/// is empty, but recv(2) also stops before urgent data. However much comes, others have their turns, and time-outs count.
 pub(crate) async fn read_some(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
     loop {
+        consume_budget().await;
         stream.readable().await?;
         match stream.try_read_buf(bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -113,7 +115,11 @@ impl ClientConnection {
             let send = || Ok(sendfile(stream, file, Some(&mut from), most)?);
             match stream.try_io(Interest::WRITABLE, send) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.sent += count as u64,
+                Ok(count) => {
+                    self.sent += count as u64;
+                    // Where the disk is slower than the client there is always room for more.
+                    yield_now().await;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     timeout(self.idle, stream.writable()).await??;
                 }
@@ -168,6 +174,7 @@ impl ClientConnection {
     async fn drain_input(&self) -> io::Result<()> {
         let mut ignored = vec![0; READ_SIZE];
         loop {
+            consume_budget().await;
             self.stream.readable().await?;
             match self.stream.try_read(&mut ignored) {
                 Ok(0) => return Ok(()),
@@ -175,5 +182,59 @@ impl ClientConnection {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A connection over loopback: the client's end, and the back end's.
+    pub(crate) async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("connected");
+        (client, listener.accept().await.expect("accepted").0)
+    }
+
+    pub(crate) fn client_connection(stream: TcpStream, inbox: Vec<u8>) -> ClientConnection {
+        let ends = [stream.peer_addr(), stream.local_addr()].map(|end| end.expect("an address"));
+        ClientConnection::new(stream, ends, inbox, Duration::from_secs(1))
+    }
+
+    async fn takes_one_turn(work: impl Future) -> bool {
+        let mut work = pin!(work);
+        poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_always_sent_more_leaves_others_their_turns() {
+        let (mut client, stream) = connection().await;
+        client.write_all(&[7; 1000]).await.expect("sent");
+        let reading = async {
+            for _ in 0..1000 {
+                read_some(&stream, &mut Vec::with_capacity(1)).await.expect("more");
+            }
+        };
+        assert!(!takes_one_turn(reading).await);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_always_has_room_leaves_others_their_turns() {
+        let (_client, stream) = connection().await;
+        let path = std::env::temp_dir().join(format!("room-{}", std::process::id()));
+        let file = File::create_new(&path).expect("made");
+        let length = 2 * SENDFILE_SIZE as u64;
+        file.set_len(length).expect("long");
+        let file = File::open(&path).expect("opened");
+        std::fs::remove_file(path).expect("removed");
+        let mut client = client_connection(stream, Vec::new());
+        assert!(!takes_one_turn(client.send_file(&file, 0, length)).await);
+        assert!(client.sent <= SENDFILE_SIZE as u64, "{}", client.sent);
     }
 }

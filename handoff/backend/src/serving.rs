@@ -209,10 +209,16 @@ async fn detach_at_next_request(client: &mut ClientConnection) -> Detached {
     }
 }
 
-/// Reads until the end of a head that has begun, without parsing it.
+/// Reads until the end of a head that has begun, without parsing it, or more than can be returned.
 async fn rest_of_head(client: &mut ClientConnection) -> io::Result<()> {
     let has_begun = !client.inbox.is_empty();
-    while has_begun && !client.inbox.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+    let mut seen = 0;
+    while has_begun && client.inbox.len() <= MAX_CLIENT_BYTES {
+        if client.inbox[seen..].windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            break;
+        }
+        // All but the beginning of an end.
+        seen = client.inbox.len().saturating_sub(3);
         if client.read_more().await? == 0 {
             break;
         }
@@ -246,25 +252,41 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::AsyncWriteExt as _;
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpStream;
     use tokio::sync::Semaphore;
 
     use super::*;
     use crate::Objects;
-
-    /// A connection over loopback.
-    async fn connection() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-        let address = listener.local_addr().expect("an address");
-        let client = TcpStream::connect(address).await.expect("connected");
-        (client, listener.accept().await.expect("accepted").0)
-    }
+    use crate::connection::tests::{client_connection, connection};
 
     async fn handed(stream: TcpStream, checkpoint: Checkpoint) -> HandedConnection<Objects> {
         let permit = Arc::new(Semaphore::new(1)).acquire_owned().await;
-        let ends = [stream.peer_addr(), stream.local_addr()].map(|end| end.expect("an address"));
-        let client = ClientConnection::new(stream, ends, Vec::new(), Duration::from_secs(1));
+        let client = client_connection(stream, Vec::new());
         HandedConnection::new(client, Box::new(checkpoint), permit.expect("one place"))
+    }
+
+    #[tokio::test]
+    async fn of_a_head_without_an_end_no_more_is_read_than_can_be_returned() {
+        let (mut client, stream) = connection().await;
+        let sent = vec![b'x'; 4 * MAX_CLIENT_BYTES];
+        let sending = tokio::spawn(async move { client.write_all(&sent).await.map(|()| client) });
+        let mut client = client_connection(stream, b"GET ".to_vec());
+        rest_of_head(&mut client).await.expect("not all that comes");
+        let read = client.inbox.len();
+        assert!(read > MAX_CLIENT_BYTES && read < 3 * MAX_CLIENT_BYTES, "{read}");
+        sending.abort();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_head_is_seen_wherever_it_is_cut() {
+        let head = b"GET / HTTP/1.1\r\n\r\n";
+        for cut in 1..head.len() {
+            let (mut client, stream) = connection().await;
+            client.write_all(&head[cut..]).await.expect("sent");
+            let mut client_here = client_connection(stream, head[..cut].to_vec());
+            rest_of_head(&mut client_here).await.expect("its end came");
+            assert_eq!(client_here.inbox, head);
+        }
     }
 
     #[tokio::test]
