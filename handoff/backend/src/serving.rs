@@ -122,6 +122,7 @@ impl<S: Server> FrontHandle<S> {
     async fn return_to_front(&self, mut handed: HandedConnection<S>, checkpoint: Checkpoint) {
         let checkpoint = Box::new(checkpoint);
         handed.checkpoint = Some(checkpoint.clone());
+        self.front.room().await;
         let returned = Payload::Returned {
             sent: handed.unreported(),
             checkpoint,
@@ -132,6 +133,7 @@ impl<S: Server> FrontHandle<S> {
 
     /// Asks the front about a connection that cannot be detached.
     async fn report_undetachable(&self, mut handed: HandedConnection<S>) {
+        self.front.room().await;
         let inbox = &handed.client.inbox;
         let bytes = inbox[..inbox.len().min(MAX_CLIENT_BYTES)].to_vec();
         let stuck = Payload::Undetachable {

@@ -54,8 +54,11 @@ impl BackEnd {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Begins a hand-over with this number by its first message; `None` without a session.
+    /// Begins a hand-over with this number by its first message; `None` without a session, or if the back end is far behind.
     pub fn hand(self: &Rc<Self>, id: u64, payload: Payload) -> Option<RemoteConnection> {
+        if !self.sender.borrow().as_ref().is_some_and(Sender::has_room) {
+            return None;
+        }
         let (events_sender, events) = mpsc::unbounded_channel();
         let remote = RemoteConnection {
             back_end: Rc::clone(self),
@@ -146,5 +149,34 @@ impl Drop for RemoteConnection {
     fn drop(&mut self) {
         self.back_end.remote_connections.borrow_mut().remove(&self.id);
         self.back_end.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use handoff_link::Session;
+    use handoff_protocol::MAX_CLIENT_BYTES;
+
+    use super::*;
+
+    #[test]
+    fn what_clients_have_sent_ends_no_session() {
+        let back_end = BackEnd::new(&BackEndSettings {
+            name: "a".to_owned(),
+            fronts: "10.0.0.3:7401".parse().expect("an address"),
+            hand_off: "10.0.0.3:7400".parse().expect("an address"),
+            connections: Arc::default(),
+            sessions: Sessions::default(),
+        });
+        let (sender, _session) = Session::new();
+        back_end.on_connected(&sender);
+        let payload = Payload::Undetachable {
+            sent: 0,
+            bytes: vec![0; MAX_CLIENT_BYTES],
+        };
+        let handed: Vec<_> = (0..100).map_while(|id| back_end.hand(id, payload.clone())).collect();
+        assert!(handed.len() > 10 && handed.len() < 100, "{}", handed.len());
+        assert_eq!(back_end.load(), handed.len());
+        assert!(handed[0].send(Payload::Serve), "the session is not over");
     }
 }

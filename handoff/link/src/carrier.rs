@@ -204,6 +204,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_waits_for_room_has_it_when_others_were_acknowledged_and_waits_for_no_session_that_is_over() {
+        let (here, mut there) = duplex(MAX_QUEUED_BYTES);
+        let (sender, mut session) = begun();
+        let fill = || {
+            (0..100)
+                .take_while(|_| sender.has_room() && sender.send(stuck(1 << 20)))
+                .count()
+        };
+        let sent = fill();
+        assert!(sent > 1 && sent < 100, "{sent}");
+        let carried = tokio::spawn(async move { session.run(here, 1, drop).await });
+        let room = tokio::spawn({
+            let sender = sender.clone();
+            async move { sender.room().await }
+        });
+        tokio::time::sleep(HEARTBEAT).await;
+        assert!(!room.is_finished());
+        // The hello is the first.
+        there.write_all(&heartbeat(sent as u64)).await.expect("taken");
+        timeout(HEARTBEAT, room).await.expect("room").expect("no panic");
+        fill();
+        drop(there);
+        carried.await.expect("no panic");
+        timeout(HEARTBEAT, sender.room()).await.expect("it is over");
+        assert!(sender.is_closed() && !sender.has_room());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_an_end_does_not_take_needs_room_until_it_does() {
         let (here, mut there) = duplex(1 << 20);
         let (sender, mut session) = begun();

@@ -10,6 +10,8 @@ use tokio::sync::{Notify, mpsc};
 /// The limit for messages that are queued or unacknowledged; beyond it the session ends. A restarted switch gets all rules,
 /// 32,768 at most, and as many removals: 9 MB. The rest is for requests with content.
 pub(crate) const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// Clients' bytes leave the rest to messages that cannot wait: otherwise a few clients could end the session of all.
+const MAX_CLIENTS_QUEUED_BYTES: usize = MAX_QUEUED_BYTES / 2;
 
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -23,6 +25,7 @@ pub(crate) struct Budget {
     taken: AtomicUsize,
     is_full: AtomicBool,
     exhausted: Notify,
+    freed: Notify,
 }
 
 pub(crate) fn send_queue() -> (Sender, mpsc::UnboundedReceiver<Message>, Arc<Budget>) {
@@ -40,6 +43,26 @@ impl Sender {
     /// sent: a peer that misses a message would act on an outdated state.
     pub fn send(&self, message: Message) -> bool {
         self.budget.take(&message) && self.queue.send(message).is_ok()
+    }
+
+    /// Whether there is room for a message with a client's bytes; otherwise others must be acknowledged first.
+    pub fn has_room(&self) -> bool {
+        self.budget.taken.load(Ordering::Acquire) < MAX_CLIENTS_QUEUED_BYTES
+    }
+
+    /// Waits until there is, or the session is over.
+    pub async fn room(&self) {
+        loop {
+            // Before the look: what is freed after it is noticed.
+            let freed = self.budget.freed.notified();
+            if self.has_room() {
+                return;
+            }
+            tokio::select! {
+                () = freed => {}
+                () = self.queue.closed() => return,
+            }
+        }
     }
 
     /// Whether there are unacknowledged messages.
@@ -69,6 +92,7 @@ impl Budget {
     /// The message is acknowledged.
     pub(crate) fn free(&self, message: &Message) {
         self.taken.fetch_sub(size(message), Ordering::AcqRel);
+        self.freed.notify_waiters();
     }
 
     /// Whether the limit was exceeded.
