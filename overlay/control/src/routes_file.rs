@@ -56,7 +56,7 @@ impl RoutesFile {
 
     /// Writes `text` to the file and reloads the converter, unless both are done already. The error names the failed step.
     pub async fn apply(&mut self, text: String) -> Result<(), String> {
-        if self.applied.as_ref() == Some(&text) {
+        if self.applied.as_ref() == Some(&text) && self.has_routes() {
             return Ok(());
         }
         (self.applied, self.is_pending) = (None, true);
@@ -168,6 +168,22 @@ mod tests {
         routes_file.begin("other").await.unwrap();
         assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
         assert_eq!(folder.reloads(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_somebody_removed_is_written_again() {
+        let folder = Folder::new("removed");
+        let mut routes_file = folder.routes_file();
+        routes_file.apply("one".into()).await.unwrap();
+        for (begins, reloads) in [(true, 3), (false, 4)] {
+            fs::remove_file(&routes_file.file).unwrap();
+            if begins {
+                routes_file.begin("direct").await.unwrap();
+            }
+            routes_file.apply("one".into()).await.unwrap();
+            assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "one");
+            assert_eq!(folder.reloads(), reloads);
+        }
     }
 
     #[tokio::test]
