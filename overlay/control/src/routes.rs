@@ -1,6 +1,6 @@
 //! The converter's routes, from an ingress's table. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -19,7 +19,8 @@ const MAX_CHAINS: usize = 3;
 /// The routes file for the converter of `own`: for each line of `egresses` the chains to its node in the order in which to
 /// try them, then `direct`; where they differ by size, also those for transfers known to be larger. Of several nodes the
 /// measured choice comes first, otherwise the first one that a chain leads to. Chains through nodes that are not in
-/// `nodes`, or have no converter, are left out.
+/// `nodes`, or have no converter, are left out, and those that come back to a converter: for one of these the converter
+/// would refuse all routes.
 pub fn text(own: &Name, table: Option<&Table>, nodes: &BTreeMap<Name, Node>, egresses: &Egresses) -> String {
     let mut text = match table {
         Some(table) => format!(
@@ -101,8 +102,16 @@ impl<'a> RouteTable<'a> {
         let others = others.filter(|through| measured.is_none_or(|first| first != *through));
         let chains_to_try = measured.into_iter().chain(others);
         chains_to_try
-            .filter_map(|through| converters(through, node, self.nodes))
+            .filter_map(|through| self.converters(through, node))
             .collect()
+    }
+
+    fn converters(&self, through: &[Name], egress: &Name) -> Option<Vec<SocketAddr>> {
+        let converter = |name: &Name| self.nodes.get(name)?.converter;
+        let found: Vec<SocketAddr> = through.iter().chain([egress]).map(converter).collect::<Option<_>>()?;
+        // Whoever has published one may name it as another's.
+        let mut known = BTreeSet::from_iter(converter(self.own));
+        found.iter().all(|each| known.insert(*each)).then_some(found)
     }
 
     /// The numbers of rounds from which on the chains differ.
@@ -124,11 +133,6 @@ impl<'a> RouteTable<'a> {
         let chains = self.table.and_then(|table| table.chains.get(node));
         chains.map_or(&[], Vec::as_slice)
     }
-}
-
-fn converters(through: &[Name], egress: &Name, nodes: &BTreeMap<Name, Node>) -> Option<Vec<SocketAddr>> {
-    let passed = through.iter().chain([egress]);
-    passed.map(|name| nodes.get(name)?.converter).collect()
 }
 
 #[cfg(test)]
@@ -194,6 +198,23 @@ mod tests {
         }
         let direct = "192.0.2.0/24  direct";
         assert_eq!(lines(chains(), &nodes("ACD", ""), "192.0.2.0/24 B"), [direct]);
+    }
+
+    #[test]
+    fn chains_that_come_back_to_a_converter_are_left_out() {
+        let chains = || vec![chain(1, &[]), chain(2, &["C"]), chain(4, &["C", "D"])];
+        let found = |name_of: &str, as_of: &str| {
+            let mut nodes = nodes("ABCD", "");
+            let converter = nodes[&name(as_of)].converter;
+            nodes.get_mut(&name(name_of)).unwrap().converter = converter;
+            lines(chains(), &nodes, "192.0.2.0/24 B")
+        };
+        let [none, c] = ["10.0.0.2:5124", "10.0.0.3:5124 10.0.0.2:5124"];
+        for other in ["A", "B", "C"] {
+            let expected = format!("192.0.2.0/24  {c} or {none} or direct");
+            assert_eq!(found("D", other), [expected], "{other}");
+        }
+        assert_eq!(found("B", "A"), ["192.0.2.0/24  direct"]);
     }
 
     #[test]
