@@ -1,7 +1,7 @@
 //! Exchanges as scripts: what happens, and what is done about it.
 
-use tributary_proto::http::MalformedFields;
 use tributary_proto::http::exchange::{Action, ClientAfter, Event, ExchangeResult, Fault, ServerAfter};
+use tributary_proto::http::{HeadLimits, MalformedFields};
 
 use super::limits;
 use super::script::{
@@ -39,7 +39,7 @@ fn whole_exchanges() {
             LAST_GET,
             vec![
                 answer(EMPTY),
-                sent(completed(204, ClientAfter::Close, ServerAfter::Keep)),
+                sent(completed(204, ClientAfter::Close, ServerAfter::Close)),
             ],
         ),
         (
@@ -54,6 +54,26 @@ fn whole_exchanges() {
         (UPGRADE, vec![answer(SWITCH), waits(server(b"frames")), sent(UPGRADED)]),
     ] {
         play(request, false, &script);
+    }
+}
+
+/// It may not get another one, though it does not say that it ends its connection (RFC 9112 section 9.6).
+#[test]
+fn a_server_that_was_told_of_the_last_request_is_not_asked_again() {
+    let limits = HeadLimits {
+        outlives_client: true,
+        ..limits()
+    };
+    let last_post = EMPTY_POST.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    for (request, is_told, after) in [
+        (LAST_GET, false, ServerAfter::Keep),
+        (last_post.as_str(), true, ServerAfter::Close),
+    ] {
+        let ((mut exchange, head), mut out) = (begin(request, false, &limits), Vec::new());
+        assert_eq!(String::from_utf8_lossy(&head).contains("Connection: close"), is_told);
+        for (event, action) in [FLUSHED, answer(EMPTY), sent(completed(204, ClientAfter::Close, after))] {
+            assert_eq!(exchange.handle(event, &mut out), action, "{request}");
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Exchange<'a> {
     /// The server's connection serves this client alone: who logs in to it, or whose content the server may take for requests
     /// if it does not read it.
     is_private: bool,
+    /// The server was told that its connection gets no other request, and may not get one (RFC 9112 section 9.6).
+    is_last: bool,
     /// The server's connection broke, while what it said before is still read.
     server_broke: bool,
     /// Field lines that were left out of responses.
@@ -44,6 +46,7 @@ impl<'a> Exchange<'a> {
             draining: false,
             committed: false,
             is_private: request.authenticates_the_connection || request.body.has_content(),
+            is_last: request.says_close,
             server_broke: false,
             malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
@@ -293,7 +296,7 @@ impl<'a> Exchange<'a> {
                 // More may be on its way from a client that has yet to read that its connection ends.
                 (false, false) => ClientAfter::Linger,
             },
-            server: match (self.upload.sent, kept.server) {
+            server: match (self.upload.sent, kept.server && !self.is_last) {
                 (Sent::Whole, true) if self.is_private => ServerAfter::KeepForClient,
                 (Sent::Whole, true) => ServerAfter::Keep,
                 (Sent::Whole, false) => ServerAfter::Close,

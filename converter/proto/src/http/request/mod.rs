@@ -35,6 +35,8 @@ pub struct Request {
     pub authenticates_the_connection: bool,
     /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
     pub max_forwards: Option<u32>,
+    /// The origin server is told that no other request comes behind it.
+    pub(crate) says_close: bool,
     /// What the origin server gets, if the request is for one.
     head: Vec<u8>,
     /// Where in `head` its path lies, with the query.
@@ -104,6 +106,7 @@ impl Request {
             },
             version,
             body,
+            says_close: false,
             head: Vec::new(),
             path: 0..0,
         };
@@ -176,6 +179,7 @@ impl Request {
         } else if is_last {
             // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
             out.extend_from_slice(b"Connection: close\r\n");
+            self.says_close = true;
         }
         out.extend_from_slice(b"\r\n");
     }
