@@ -119,6 +119,10 @@ impl Objects {
         if matches!(request.body, Body::Length(length) if length > largest) {
             return Ok(Err(TOO_LARGE));
         }
+        // A part would take the whole object's place (RFC 9110 section 14.5).
+        if request.field("content-range").is_some() {
+            return Ok(Err(Refused::new(400, "parts of objects are not taken")));
+        }
         let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
         if name.is_empty() {
             return Ok(Err(Refused::new(400, "an object has a name")));

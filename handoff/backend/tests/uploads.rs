@@ -77,6 +77,18 @@ async fn nothing_is_left_of_an_upload_that_is_too_large() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
+/// As a client goes on with an upload that broke off.
+#[tokio::test]
+async fn a_part_of_an_object_does_not_take_its_place() {
+    let folder = folder("parts");
+    let objects = Arc::new(Objects::below(&folder, ALLOWED).expect("opened"));
+    assert_eq!(status(&objects, &put("Content-Length: 2", "01")).await, "201");
+    let part = put("Content-Length: 1\r\nContent-Range: bytes 1-1/2", "1");
+    assert_eq!(status(&objects, &part).await, "400");
+    assert_eq!(std::fs::read(folder.join("object")).expect("read"), b"01");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
 #[tokio::test]
 async fn who_asks_by_a_method_that_is_not_served_is_told_which_are() {
     let folder = folder("methods");
