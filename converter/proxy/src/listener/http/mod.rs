@@ -16,7 +16,7 @@ use tributary_proto::http::{Authority, HeadReader, Method, Refused, Request, Req
 use super::PIECE;
 use crate::io::conn::{Conn, DrainNotice};
 use crate::io::relay;
-use crate::observe::Summary;
+use crate::observe::{RelayResult, Summary};
 use crate::policy::admission::NotAdmitted;
 use crate::upstream::{DialError, DialOptions, IdleUpstream, ServerConnection, connect};
 pub(super) use exchange::{AfterExchange, exchange};
@@ -354,7 +354,31 @@ async fn send_refusal(mut conn: Box<Conn>, refused: Refused, name: &str, target:
 fn outcome_of(status: u16) -> &'static str {
     match status {
         408 => "request-timed-out",
-        502 | 504 => "bad-gateway",
+        502 => "bad-gateway",
+        503 => "buffers-full",
+        504 => RelayResult::IdleTimeout.name(),
+        508 => "loop",
         _ => "bad-request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As operators read of them (docs/operate.md).
+    #[test]
+    fn a_refusal_is_counted_as_what_happened() {
+        for (status, outcome) in [
+            (400, "bad-request"),
+            (408, "request-timed-out"),
+            (431, "bad-request"),
+            (502, "bad-gateway"),
+            (NO_MEMORY.status, "buffers-full"),
+            (504, "idle-timeout"),
+            (508, "loop"),
+        ] {
+            assert_eq!(outcome_of(status), outcome, "{status}");
+        }
     }
 }
