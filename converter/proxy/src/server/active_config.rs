@@ -74,7 +74,7 @@ impl BoundListener {
 impl ActiveConfig {
     /// Makes the sockets that neither `old` nor the service manager has. Changes nothing on a failure.
     pub fn new(
-        config: Config,
+        mut config: Config,
         old: Option<&ActiveConfig>,
         inherited: &mut InheritedSockets,
         metrics: &Metrics,
@@ -90,8 +90,13 @@ impl ActiveConfig {
                 listen: listen.clone(),
             }));
         }
+        let next_hops = Arc::new(next_hops(&config, old)?);
+        if let Some(gateway) = &mut config.gateway {
+            // They are there now, and connections keep their configuration.
+            gateway.routes = Vec::new();
+        }
         Ok(Self {
-            next_hops: Arc::new(next_hops(&config, old)?),
+            next_hops,
             handoff: handoff(&config, old)?,
             config: Arc::new(config),
             most,

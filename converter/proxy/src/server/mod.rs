@@ -32,7 +32,7 @@ use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::convert::Cookies;
 use crate::policy::logins::WrongLogins;
-use crate::upstream::{FdPool, IdlePool, TO_HOPS};
+use crate::upstream::{CurrentHops, FdPool, IdlePool, TO_HOPS};
 use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 #[cfg(test)]
 pub use status::ListenerStatus;
@@ -300,7 +300,8 @@ fn syn_watcher(active: &ActiveConfig, shared: &Shared, after: Duration) -> Resul
     let start = || {
         // What it begins waits for its client, and not for the next one.
         let hop_pool = IdlePool::watched(Reuse::Never, TO_HOPS, shared.fd_pool.clone());
-        let dialer = dialer(active, shared, Rc::new(Routes::open()?), hop_pool);
+        let next_hops = CurrentHops::new(Arc::clone(&active.next_hops).into());
+        let dialer = dialer(active, shared, Rc::new(Routes::open()?), next_hops, hop_pool);
         let counters = shared.registry.metrics.early_syns();
         SynWatcher::start(after, &active.config, &shared.early, dialer, counters)
     };

@@ -19,7 +19,7 @@ use tributary_proto::http::HeadLimits;
 use tributary_sys::canonical;
 
 use super::active_config::{ActiveConfig, BoundListener};
-use crate::config::{ListenerKind, Reuse};
+use crate::config::{Config, ListenerKind, Reuse};
 use crate::io::conn::{Conn, HandoffContext, Listener, Shared, WorkerContext};
 use crate::io::quiet::FIRST_LOOK;
 use crate::io::stream::ResetOnDrop;
@@ -27,7 +27,7 @@ use crate::kernel::route::Routes;
 use crate::kernel::sockets;
 use crate::listener::{self, convert, handoff, http, socks5, transparent};
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::{Dialer, IdlePool, Names, TO_HOPS, TO_SERVERS};
+use crate::upstream::{CurrentHops, Dialer, IdlePool, Names, TO_HOPS, TO_SERVERS};
 
 /// Refusals that each thread sends at the same time; more clients are reset.
 const MAX_REFUSALS: usize = 256;
@@ -56,6 +56,7 @@ pub fn run_worker(
         spawn_local(tick());
         let routes = Rc::new(Routes::open()?);
         let mut handoff = HandoffLinksCache::default();
+        let mut next_hops = NextHopsCache::default();
         let draining = watch::Sender::new(false);
         let mut current = watch::Sender::new(false);
         let mut loops = Vec::new();
@@ -66,7 +67,8 @@ pub fn run_worker(
                     let (draining, handoff) = (draining.subscribe(), handoff.of(&active));
                     let before = mem::replace(&mut current, watch::Sender::new(false));
                     let replaced = current.subscribe();
-                    let context = context(&active, shared, &routes, [draining, replaced], handoff);
+                    let next_hops = next_hops.of(&active);
+                    let context = context(&active, shared, &routes, next_hops, [draining, replaced], handoff);
                     before.send_replace(true);
                     serve(&active, &Rc::new(context), &mut loops).await
                 }
@@ -106,6 +108,7 @@ fn context(
     active: &ActiveConfig,
     shared: &Arc<Shared>,
     routes: &Rc<Routes>,
+    next_hops: CurrentHops,
     [draining, replaced]: [watch::Receiver<bool>; 2],
     handoff: Option<HandoffContext>,
 ) -> WorkerContext {
@@ -116,7 +119,7 @@ fn context(
     let hop_pool = IdlePool::watched(reuse, TO_HOPS, shared.fd_pool.clone());
     WorkerContext {
         shared: Arc::clone(shared),
-        dialer: dialer(active, shared, Rc::clone(routes), hop_pool),
+        dialer: dialer(active, shared, Rc::clone(routes), next_hops, hop_pool),
         errors: RateLimit::per_second(ERRORS),
         warnings: RateLimit::per_second(WARNINGS),
         http: HeadLimits {
@@ -131,15 +134,42 @@ fn context(
 }
 
 /// Connects to servers for one thread.
-pub fn dialer(active: &ActiveConfig, shared: &Shared, routes: Rc<Routes>, hop_pool: Rc<IdlePool>) -> Dialer {
+pub fn dialer(
+    active: &ActiveConfig,
+    shared: &Shared,
+    routes: Rc<Routes>,
+    next_hops: CurrentHops,
+    hop_pool: Rc<IdlePool>,
+) -> Dialer {
     Dialer::new(
         Names::new(&active.config.names.servers, &shared.system_files),
         routes,
-        Arc::clone(&active.next_hops),
+        next_hops,
         shared.fd_pool.clone(),
         shared.number,
         hop_pool,
     )
+}
+
+/// The routes to servers. While the gateway's other settings stay the same, connections of earlier configurations find those
+/// in force as well: nobody goes by replaced ones, or keeps them in memory.
+#[derive(Default)]
+struct NextHopsCache(Option<(Arc<Config>, CurrentHops)>);
+
+impl NextHopsCache {
+    fn of(&mut self, active: &ActiveConfig) -> CurrentHops {
+        let now = Arc::clone(&active.next_hops);
+        let before = self.0.take();
+        let same = before.filter(|(config, _)| config.gateway == active.config.gateway);
+        let next_hops = if let Some((_, next_hops)) = same {
+            next_hops.replace(now);
+            next_hops
+        } else {
+            CurrentHops::new(now.into())
+        };
+        self.0 = Some((Arc::clone(&active.config), Rc::clone(&next_hops)));
+        next_hops
+    }
 }
 
 /// The links to back ends and switch; kept from one configuration to the next while their settings stay the same.
@@ -387,4 +417,49 @@ pub fn lacks_resources(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::observe::metrics::Metrics;
+    use crate::server::upgrade::InheritedSockets;
+
+    fn active(address: SocketAddr, gateway: &str, via: &str, old: Option<&ActiveConfig>) -> ActiveConfig {
+        let text = format!(
+            r#"
+            [[listen]]
+            kind = "http"
+            address = "{address}"
+            mptcp = false
+            [gateway]
+            {gateway}
+            [[gateway.routes]]
+            to = ["10.0.0.0/8"]
+            via = "{via}"
+            "#
+        );
+        let config = config::parse(&text, "c.toml").expect("a configuration");
+        let mut inherited = InheritedSockets::default();
+        ActiveConfig::new(config, old, &mut inherited, &Metrics::default()).expect("a free port")
+    }
+
+    /// A connection has what its configuration gave it for hours.
+    #[test]
+    fn routes_that_were_replaced_are_nobodys_any_more_unless_other_settings_were_too() {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let address = free.expect("a port");
+        let mut cache = NextHopsCache::default();
+        let first = active(address, "", "192.0.2.1:1", None);
+        let of_connection = cache.of(&first);
+        let second = active(address, "", "192.0.2.2:1", Some(&first));
+        let replaced = Arc::downgrade(&first.next_hops);
+        drop(first);
+        cache.of(&second);
+        assert!(replaced.upgrade().is_none());
+        let third = active(address, "fallback = \"refuse\"", "192.0.2.2:1", Some(&second));
+        cache.of(&third);
+        assert!(Arc::ptr_eq(&of_connection.borrow(), &second.next_hops));
+    }
 }

@@ -21,7 +21,7 @@ use super::idle_pool::IdlePool;
 use super::names::Names;
 use super::next_hop::PendingRequest;
 use super::race::race;
-use super::routes::NextHops;
+use super::routes::{CurrentHops, NextHops};
 use super::{DialError, DialOptions, Upstream};
 use crate::config::{Config, UpstreamSettings};
 use crate::io::stream::ResetOnDrop;
@@ -38,7 +38,7 @@ const TAKEN_POLL: Duration = Duration::from_millis(10);
 pub struct Dialer {
     pub(super) names: Names,
     routes: Rc<Routes>,
-    pub(super) next_hops: Arc<NextHops>,
+    next_hops: CurrentHops,
     pub(super) fd_pool: FdPool,
     pub(super) number: u64,
     pub(super) hop_pool: Rc<IdlePool>,
@@ -51,7 +51,7 @@ impl Dialer {
     pub fn new(
         names: Names,
         routes: Rc<Routes>,
-        next_hops: Arc<NextHops>,
+        next_hops: CurrentHops,
         fd_pool: FdPool,
         number: u64,
         hop_pool: Rc<IdlePool>,
@@ -64,6 +64,11 @@ impl Dialer {
             number,
             hop_pool,
         }
+    }
+
+    /// The routes to servers as they are now.
+    pub(super) fn next_hops(&self) -> Arc<NextHops> {
+        Arc::clone(&self.next_hops.borrow())
     }
 
     /// Reserves a descriptor for something beside the connection to the server, if there is one.

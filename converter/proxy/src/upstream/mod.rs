@@ -25,7 +25,7 @@ pub use idle_pool::{IdlePool, IdleUpstream, ServerConnection, TO_HOPS, TO_SERVER
 pub use kept_hop::{KeptHop, WaitingHop};
 pub use names::{Names, SystemFiles};
 pub use next_hop::NextHop;
-pub use routes::NextHops;
+pub use routes::{CurrentHops, NextHops};
 use serde::Serialize;
 
 use crate::io::pipe::Early;

@@ -1,8 +1,10 @@
 //! The routes to servers over other converters.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -30,6 +32,9 @@ pub enum Route {
 pub fn deadline(routes: &[Route], gateway: &Gateway) -> Option<Instant> {
     (routes.len() > 1).then(|| Instant::now() + gateway.timeout)
 }
+
+/// Where one thread finds the routes that are in force: they may be replaced while connections go on.
+pub type CurrentHops = Rc<RefCell<Arc<NextHops>>>;
 
 /// The next converters, by the servers' networks and ports, and by the transfers' sizes. Without any, every server is
 /// connected to directly.

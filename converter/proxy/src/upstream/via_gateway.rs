@@ -50,7 +50,8 @@ impl Dialer {
         if let Some(gateway) = &config.gateway {
             let hop = Arc::clone(&pending.hop);
             let path_trace = self.path_trace(&options.path_trace, gateway);
-            let routes = self.next_hops.towards(pending.request.server, None);
+            let next_hops = self.next_hops();
+            let routes = next_hops.towards(pending.request.server, None);
             let deadline = deadline(routes, gateway);
             let manner = Manner {
                 early: if routes.len() > 1 { &[] } else { early },
@@ -129,12 +130,14 @@ impl Dialer {
     }
 
     /// The first route to `server` that is available.
-    fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<&Route> {
-        let routes = self.next_hops.towards(server, size);
-        routes.iter().find(|route| match route {
+    fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<Route> {
+        let next_hops = self.next_hops();
+        let mut routes = next_hops.towards(server, size).iter();
+        let usable = routes.find(|route| match route {
             Route::Direct => true,
             Route::Via(hop, _) => hop.is_available(),
-        })
+        });
+        usable.cloned()
     }
 
     /// Whether the route to `server` is direct, as far as is known.
@@ -158,14 +161,15 @@ impl Dialer {
         let Some(gateway) = &config.gateway else {
             return Ok(None);
         };
+        let next_hops = self.next_hops();
         let named = options
             .source_route
             .as_ref()
-            .map(|source_route| self.next_hops.named(source_route));
+            .map(|source_route| next_hops.named(source_route));
         let bytes = options.size.map(|size| size.bytes);
         let routes = match &named {
             Some(route) => std::slice::from_ref(route),
-            None => self.next_hops.towards(server, bytes),
+            None => next_hops.towards(server, bytes),
         };
         let mut refused = None;
         for (place, route) in routes.iter().enumerate() {
