@@ -121,7 +121,7 @@ def _settings() -> Iterator[Finding]:
     yield from sysctls.examine(_SETTINGS)
     yield from sysctls.examine(_RETRANSMISSIONS, together=True)
     if _LOW_MARK in _units():
-        yield multipath.judge_low_mark(os.uname().release, attached=low_mark.PIN.exists())
+        yield multipath.judge_low_mark(os.uname().release, attached=low_mark.is_kept())
 
 
 def _filters() -> Iterator[Finding]:

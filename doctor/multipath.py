@@ -43,11 +43,15 @@ def judge_switch(enabled: str | None) -> Finding:
     return Finding(_CHECK, State.WRONG, "switched off", (("sysctl", "-w", "net.mptcp.enabled=1"),))
 
 
-def judge_low_mark(release: str, *, attached: bool) -> Finding:
-    """Whether subflows obey net.ipv4.tcp_notsent_lowat on a kernel of this release (uname(2))."""
+def judge_low_mark(release: str, *, attached: bool | None) -> Finding:
+    """Whether subflows obey net.ipv4.tcp_notsent_lowat on a kernel of this release (uname(2)); ``attached`` is None for
+    who may not look.
+    """
     number = tuple(map(int, re.findall(r"\d+", release)[:2]))
     if attached or number < _EXEMPT_SINCE:
         return ok(_CHECK, "subflows obey net.ipv4.tcp_notsent_lowat")
+    if attached is None:
+        return Finding(_CHECK, State.UNKNOWN, "only root sees whether subflows obey net.ipv4.tcp_notsent_lowat")
     message = "subflows are exempt from net.ipv4.tcp_notsent_lowat: a slow one may hold much that all wait for"
     advice = "journalctl --unit tributary-low-mark says whether this kernel cannot"
     return Finding(_CHECK, State.WRONG, message, (("systemctl", "restart", "tributary-low-mark.service"),), advice)

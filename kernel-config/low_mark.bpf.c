@@ -7,6 +7,7 @@
 #define SOL_TCP 6
 #define TCP_NOTSENT_LOWAT 25
 
+// Also a connection of TCP alone that its program exempted before its first segments: the kernel does not tell us which.
 #define EXEMPT (-1)
 #define AS_ITS_NAMESPACE 0
 // The kernel exempts a subflow when it joins, maybe after it is established: at its first samples of the round-trip

@@ -87,6 +87,17 @@ def _opened() -> ctypes.CDLL:
     return library
 
 
+def is_kept() -> bool | None:
+    """Whether the program is attached by PIN; None for who may not look, since that is root's alone."""
+    try:
+        PIN.stat()
+    except PermissionError:
+        return None
+    except OSError:
+        return False
+    return True
+
+
 def _root() -> Path:
     """Where the control groups of version 2 begin (cgroups(7))."""
     for mount in _MOUNTS.read_text().splitlines():
@@ -114,9 +125,10 @@ def main(_arguments: Sequence[str]) -> int:
     """
     with refused(Exit.NO_INPUT, INSTALLED):
         program = INSTALLED.read_bytes()
-    with refused(Exit.NO_PERMISSION, PIN, "cannot be replaced"):
-        PIN.unlink(missing_ok=True)
     with _attached(program) as (library, link):
+        # Not before: where the kernel refuses the program, as in a container, /sys may be read-only as well.
+        with refused(Exit.NO_PERMISSION, PIN, "cannot be replaced"):
+            PIN.unlink(missing_ok=True)
         if library.bpf_link__pin(link, os.fsencode(PIN)):
             raise _failure("keep")
     return 0

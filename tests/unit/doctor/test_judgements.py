@@ -100,10 +100,12 @@ def test_mptcp_has_to_be_switched_on(enabled: str | None, state: str) -> None:
         ("6.7.0", False, State.WRONG),
         ("6.12.38+deb13-amd64", False, State.WRONG),
         ("6.12.38+deb13-amd64", True, State.OK),
+        ("6.6.51+rpt-rpi-v8", None, State.OK),
+        ("6.12.38+deb13-amd64", None, State.UNKNOWN),
     ],
 )
 def test_subflows_need_our_program_to_obey_the_low_mark_from_linux_6_7_on(
-    release: str, attached: bool, state: State
+    release: str, attached: bool | None, state: State
 ) -> None:
     assert multipath.judge_low_mark(release, attached=attached).state is state
 
