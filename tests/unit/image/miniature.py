@@ -123,7 +123,7 @@ def _system(role: Role) -> dict[str, str]:
             for unit in (*units, "console", "firstboot", "first-start")
         },
         "usr/lib/systemd/system/dnsmasq.service": "",
-        **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report", "mptcp")},
+        **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report", "mptcp", "low-mark")},
         f"{wants}/systemd-networkd.service": "",
         **{
             f"etc/systemd/system/sysinit.target.wants/{unit}.service": ""

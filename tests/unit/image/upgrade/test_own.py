@@ -95,6 +95,8 @@ def test_a_setting_as_its_package_brought_it_stays_behind(tmp_path: Path) -> Non
 
 def test_a_full_slot_is_named_and_not_what_was_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
+    accounts(source, os.geteuid(), os.getegid())
+    accounts(target, os.geteuid(), os.getegid())
     put(source, "etc/machine-id", "1")
 
     def full(copied: Path, to: Path) -> None:
