@@ -1,6 +1,7 @@
 //! The process: its listeners and threads, what steers it, and what it answers.
 
 mod active_config;
+mod caches;
 mod lifecycle;
 mod status;
 mod upgrade;
