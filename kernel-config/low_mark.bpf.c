@@ -25,13 +25,12 @@ int low_mark(struct bpf_sock_ops *connection)
 	}
 	if (connection->op != BPF_SOCK_OPS_RTT_CB)
 		return 1;
-	if (!bpf_getsockopt(connection, SOL_TCP, TCP_NOTSENT_LOWAT, &mark, sizeof(mark))) {
-		if (mark != EXEMPT && connection->segs_out < LATEST_SEGMENT)
-			return 1;
-		if (mark == EXEMPT) {
-			mark = AS_ITS_NAMESPACE;
-			bpf_setsockopt(connection, SOL_TCP, TCP_NOTSENT_LOWAT, &mark, sizeof(mark));
-		}
+	bpf_getsockopt(connection, SOL_TCP, TCP_NOTSENT_LOWAT, &mark, sizeof(mark));
+	if (mark != EXEMPT && connection->segs_out < LATEST_SEGMENT)
+		return 1;
+	if (mark == EXEMPT) {
+		mark = AS_ITS_NAMESPACE;
+		bpf_setsockopt(connection, SOL_TCP, TCP_NOTSENT_LOWAT, &mark, sizeof(mark));
 	}
 	bpf_sock_ops_cb_flags_set(connection, connection->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
 	return 1;
