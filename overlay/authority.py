@@ -22,6 +22,11 @@ from overlay.purposes import ADMINISTRATOR, OVERLAY, Purpose
 from tributary.settings.errors import CommandError, Exit, refused
 
 _AUTHORITY_DAYS = 3650
+_USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    **dict.fromkeys(_USES, False), key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False
+)
+"""RFC 5280, 4.2.1.3: what an authority's certificate has to say. Python 3.13 insists on it, and on both keys' names."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Authority:
         name = _common_name("overlay authority")
         made = _builder(name, name, key.public_key(), _AUTHORITY_DAYS)
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        made = made.add_extension(_SIGNS_CERTIFICATES, critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         return cls(made.sign(key, SHA256()), key)
 
     @classmethod
@@ -62,6 +69,8 @@ class Authority:
         subject = _common_name(purpose.common_name or name)
         made = _builder(subject, self.certificate.subject, key.public_key(), days)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        made = made.add_extension(signer, critical=False)
         client, server = [ExtendedKeyUsageOID.CLIENT_AUTH], [ExtendedKeyUsageOID.SERVER_AUTH]
         uses = [*(client if purpose.connects else []), *(server if purpose.accepts else [])]
         made = made.add_extension(x509.ExtendedKeyUsage(uses), critical=False)

@@ -1,3 +1,5 @@
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ def test_a_node_has_a_client_certificate_of_the_authority(tmp_path: Path) -> Non
     uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(uses) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     assert common_name(read(tmp_path / "a/root")) == "root"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_who_goes_by_rfc_5280_to_the_letter_accepts_it_as_well(tmp_path: Path) -> None:
+    folder = enrol(tmp_path / "a", "london", 30)
+    strictly = ["openssl", "verify", "-x509_strict", "-CAfile", folder / "ca.pem", folder / "node.pem"]
+    done = subprocess.run(strictly, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_member_of_etcd_is_no_user_and_has_its_addresses(tmp_path: Path) -> None:
