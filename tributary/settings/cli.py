@@ -84,6 +84,10 @@ class Arguments(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean {near[0]}?)")
         super()._check_value(action, value)
 
+    def print_help(self, file: Any = None) -> None:
+        # argparse drops an error of writing, and with it what no buffer holds.
+        print(self.format_help(), end="", file=file)
+
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
