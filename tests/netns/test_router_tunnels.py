@@ -195,8 +195,8 @@ def test_the_gateway_hears_at_once_where_a_tunnel_has_gone_that_sends_nothing(ho
 @pytest.mark.parametrize("how", ["cut", "silent"])
 def test_a_call_leaves_a_link_with_its_address_and_misses_less_than_a_second(house: House, how: str) -> None:
     with house.at_work(), house.call() as call:
-        # It is a conversation by then, which the router hears fall silent: the kernel tells of a carrier's end up to a second
-        # late where it has just told of another (net/core/link_watch.c).
+        # It is a conversation by then, which the router hears fall silent: the kernel tells of a carrier's end up to a
+        # second late where it has just told of another (net/core/link_watch.c).
         time.sleep(2)
         if how == "cut":
             house.cut("dsl")
