@@ -50,23 +50,19 @@ def connect(handoff: HandOff, name: str) -> socket.socket:
     return connected(handoff.nodes["client"], host, int(port), seconds=5, protocol=TCP)
 
 
-@pytest.mark.parametrize("name", ["switch", "a"])
-def test_who_is_no_front_is_refused_by_a_line(name: str, handoff: HandOff) -> None:
+def test_who_is_no_front_is_refused_by_a_line_and_who_says_nothing_is_sent_away(handoff: HandOff) -> None:
     context = ssl.create_default_context(cafile=str(handoff.network.identity("front") / "ca.pem"))
-    context.load_cert_chain(*impostor(handoff.network, f"node-to-{name}"))
-    plain = connect(handoff, name)
-    address = plain.getpeername()[0]
-    with plain, context.wrap_socket(plain, server_hostname=address) as client, suppress(ConnectionResetError):
-        assert client.recv(1) == b"", "no hello"
-    refused = f"is refused as a front: {NOTHING}/front\n"
-    eventually(lambda: refused in handoff.processes[name].output())
-
-
-@pytest.mark.parametrize("name", ["switch", "a"])
-def test_who_says_nothing_is_sent_away(name: str, handoff: HandOff) -> None:
-    with connect(handoff, name) as silent:
-        assert silent.recv(1) == b""
-    eventually(lambda: "is refused as a front: timed out\n" in handoff.processes[name].output())
+    context.load_cert_chain(*impostor(handoff.network, "node"))
+    for name in ("switch", "a"):
+        output = handoff.processes[name].output
+        plain = connect(handoff, name)
+        address = plain.getpeername()[0]
+        with plain, context.wrap_socket(plain, server_hostname=address) as client, suppress(ConnectionResetError):
+            assert client.recv(1) == b"", "no hello"
+        with connect(handoff, name) as silent:
+            assert silent.recv(1) == b""
+        for why in (f"{NOTHING}/front", "timed out"):
+            eventually(lambda: f"is refused as a front: {why}\n" in output())  # noqa: B023
 
 
 def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> None:
