@@ -84,7 +84,7 @@ def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
     assert secure.overlay.start("curl", [*map(str, asked)]).popen.wait(30) != 0
 
 
-def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
+def test_who_is_not_authorized_is_told_so_in_one_line_as_are_all_others(secure: Secure, tmp_path: Path) -> None:
     code, output = secure.asked("n9", "status")
     assert code == Exit.NO_PERMISSION
     identity = secure.authority / "n9"
@@ -95,9 +95,6 @@ def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
     # As a node it may not be a controller.
     controller = secure.controller("n1")
     until(lambda: "permission denied" in controller.output())
-
-
-def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> None:
     stranger = enrol(tmp_path / "b", "n1", 1)
     mixed = enrol(tmp_path / "b", "n2", 1)
     shutil.copy(tmp_path / "a/ca.pem", mixed / "ca.pem")

@@ -152,7 +152,7 @@ def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) 
     assert ingress.overlay.processes["A"].popen.wait(30) == Exit.BAD_DATA
 
 
-def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> None:
+def test_transfers_of_known_size_have_routes_of_their_own_and_the_explanation_says_why(ingress: Ingress) -> None:
     for_size = [
         f"203.0.113.0/24 above 0kB  {B} or {C} {B} or direct",
         f"203.0.113.0/24 above 15kB  {C} {B} or {B} or direct",
@@ -161,11 +161,6 @@ def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> N
     node = ingress.overlay.node
     config = node.write("converter.toml", f'[gateway]\nroutes_file = "{ingress.directory / "run/routes"}"\n')
     node.run(str(native.build().converter), "--check", "--config", str(config))
-    ingress.overlay.delete("nodes/C")
-    until(lambda: ingress.all_lines() == [TO_B])
-
-
-def test_the_explanation(ingress: Ingress) -> None:
     answer = ingress.explained("203.0.113.7")
     assert answer["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
     assert (answer["node"], answer["node_by"], answer["candidates"]) == ("B", "name", [])
@@ -182,3 +177,5 @@ def test_the_explanation(ingress: Ingress) -> None:
         code, output = ingress.overlay.refused("explain", *words)
         assert code == exit_code
         assert output.startswith(f"tributary-overlay: {line}")
+    ingress.overlay.delete("nodes/C")
+    until(lambda: ingress.all_lines() == [TO_B])
