@@ -1,23 +1,18 @@
 """A download runs while the throttler is steered, stopped, killed and started anew: nothing is lost, nothing left."""
 
-import hashlib
-import itertools
 import os
 import random
 import signal
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.netns.connections import MPTCP
-from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, GATEWAY, IPV4, connection
+from tests.netns.links_world import AT_CLIENT, GATEWAY, IPV4, connection
+from tests.netns.router_world import Transfer
 from tests.netns.throttler_world import (
     TEXT,
     WIRED_SLOW,
@@ -29,7 +24,7 @@ from tests.netns.throttler_world import (
     throttler,
     throttler_beside,
 )
-from tests.netns.world import Child, connected, eventually, listener_at, on, run, serving
+from tests.netns.world import Child, connected, eventually, in_namespace, on, program, ready, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
@@ -79,41 +74,14 @@ class Throttler(ExitStack):
         ]
 
 
-@dataclass
-class Download:
-    """As fast as it comes, until a test has enough; both ends hash what they sent and got."""
-
-    sent: Any = field(default_factory=hashlib.sha256)
-    got: Any = field(default_factory=hashlib.sha256)
-    total: int = 0
-    enough: threading.Event = field(default_factory=threading.Event)
-
-    def send(self, client: socket.socket) -> None:
-        for number in itertools.takewhile(lambda _: not self.enough.is_set(), itertools.count()):
-            block = hashlib.sha256(number.to_bytes(8)).digest() * 512
-            client.sendall(block)
-            self.sent.update(block)
-        client.shutdown(socket.SHUT_WR)
-        client.recv(1)
-
-    def receive(self, server: socket.socket) -> None:
-        with server:
-            while block := server.recv(65536):
-                self.got.update(block)
-                self.total += len(block)
-
-
 @contextmanager
-def downloading() -> Iterator[Download]:
-    """Whole behind the block."""
-    download = Download()
-    with serving(listener_at(AT_GATEWAY, PORT), download.send):
-        server = connected(AT_CLIENT, IPV4, PORT, protocol=MPTCP)
-        receiver = threading.Thread(target=download.receive, args=(server,), daemon=True)
-        receiver.start()
+def downloading() -> Iterator[Transfer]:
+    """A session whose blocks come in their order, and none of them twice."""
+    with (
+        ready(*in_namespace(GATEWAY, *program("numbered_blocks", str(PORT)))),
+        closing(Transfer(connected(AT_CLIENT, IPV4, PORT, protocol=MPTCP))) as download,
+    ):
         yield download
-        download.enough.set()
-        receiver.join()
 
 
 @pytest.fixture
@@ -138,8 +106,8 @@ def test_a_download_outlives_twenty_changes_and_the_host_is_as_it_was(daemon: Th
             daemon.start()
         daemon.stop()
         assert installed() == before
-    assert download.got.digest() == download.sent.digest() and download.total > 1_000_000
-    assert resets() == resets_before
+        assert download.goes_on() and download.blocks() > 200
+        assert resets() == resets_before
 
 
 def test_what_others_install_meanwhile_stays(daemon: Throttler) -> None:
@@ -161,16 +129,11 @@ def test_what_others_install_meanwhile_stays(daemon: Throttler) -> None:
     assert installed() == before
 
 
-def test_a_killed_daemon_leaves_traffic_flowing_and_no_helper_process(daemon: Throttler) -> None:
+def test_a_killed_daemon_leaves_traffic_flowing_and_no_tc_and_a_killed_tc_is_started_again(daemon: Throttler) -> None:
     daemon.start()
     daemon.kill()
     eventually(lambda: not tc_processes())
     on(GATEWAY, "ping -c 1 -W 2 10.0.1.2")
-    daemon.start()
-    daemon.stop()
-
-
-def test_a_killed_tc_is_started_again_and_everything_installed_again(daemon: Throttler) -> None:
     daemon.start()
     (pid,) = tc_processes()
     os.kill(pid, signal.SIGKILL)
@@ -183,15 +146,11 @@ def test_a_killed_tc_is_started_again_and_everything_installed_again(daemon: Thr
 
 def tc_processes() -> list[int]:
     """Processes of tc in the gateway's namespace."""
-    pids = run("ip", "netns", "pids", GATEWAY).split()
-    return [int(pid) for pid in pids if _name(pid) == "tc"]
-
-
-def _name(pid: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except FileNotFoundError:
-        return ""
+    found = []
+    for pid in run("ip", "netns", "pids", GATEWAY).split():
+        with suppress(FileNotFoundError):
+            found += [int(pid)] * (Path(f"/proc/{pid}/comm").read_text() == "tc\n")
+    return found
 
 
 def directed(direction: str) -> str:
