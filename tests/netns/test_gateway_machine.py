@@ -59,7 +59,7 @@ def _is_gone(gateway: World) -> bool:
     return not (gateway.tables() or gateway.interface in gateway.gate.ip("link") or gateway.forwards())
 
 
-def test_nothing_is_left_behind(gateway: World) -> None:
+def test_nothing_is_left_behind_nor_where_a_port_is_taken(gateway: World) -> None:
     gateway.enrol("berlin")
     assert gateway.forwards()
     for _ in range(2):
@@ -67,36 +67,26 @@ def test_nothing_is_left_behind(gateway: World) -> None:
         assert _is_gone(gateway)
         assert not (SOCKETS / f"{gateway.interface}.sock").exists()
         eventually(lambda: gateway.gate.pids() == [])
-
-
-def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
-    gateway.gateway("down")
-    with (
-        datagrams_at(gateway.gate, 6, at=("::", 51840)),
-        pytest.raises(AssertionError, match="Address already in use"),
-    ):
+    with datagrams_at(gateway.gate, 6, at=("::", 51840)), pytest.raises(AssertionError, match="Address already in use"):
         gateway.gateway("up")
     assert _is_gone(gateway)
 
 
 @pytest.mark.slow
-def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
-    gateway.gateway("down")
-    gateway.gate.sysctl(net__ipv4__ip_forward=1)
-    gateway.gateway("up")
-    assert _passes_through(gateway)
-    gateway.gateway("down")
-    assert gateway.forwards()
-
-
-@pytest.mark.slow
-def test_what_was_noted_holds_when_the_interface_has_gone_by_itself(gateway: World) -> None:
+def test_what_was_noted_holds_when_the_interface_has_gone_by_itself_and_forwarding_that_was_on_before_stays_on(
+    gateway: World,
+) -> None:
     with gateway.gate.entered():
         wireguard.remove(gateway.interface)
     gateway.gateway("up")
     assert not _passes_through(gateway)
     gateway.gateway("down")
     assert not gateway.forwards()
+    gateway.gate.sysctl(net__ipv4__ip_forward=1)
+    gateway.gateway("up")
+    assert _passes_through(gateway)
+    gateway.gateway("down")
+    assert gateway.forwards()
 
 
 def test_bridges_go_on_where_their_frames_come_to_these_rules(gateway: World) -> None:
