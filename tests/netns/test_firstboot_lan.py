@@ -42,13 +42,15 @@ def router(home: Home) -> Iterator[Home]:
         yield home
 
 
-def test_connections_of_devices_to_any_port_come_to_the_converter_s_listener(router: Home) -> None:
+def test_connections_of_devices_to_any_port_come_to_the_converter_s_listener_which_nobody_else_reaches(
+    router: Home,
+) -> None:
     with listening(router.box, PORT, transparent=True):
         for port in (22, 80, 443, 3128, 27015, PORT):
             assert heard(router.device, SERVER, port) == f"box {DEVICE} {SERVER}"
-
-
-def test_without_a_converter_they_go_past_it_with_the_box_s_address(router: Home) -> None:
+        assert heard(router.device, BOX, PORT) == "silence"
+        assert heard(router.internet, BOX_OUTSIDE, PORT) == "silence"
+    # Without a converter they go past it, with the box's address.
     with listening(router.internet, 80):
         assert heard(router.device, SERVER, 80) == f"internet {BOX_OUTSIDE} {SERVER}"
 
@@ -65,44 +67,28 @@ def test_ports_that_are_not_to_be_bonded_go_past_it(
     home: Home, setting: str, past: list[int], taken: list[int]
 ) -> None:
     home.write(HOME + setting)
-    home.unit("ExecStart")
-    try:
-        with listening(home.box, PORT, transparent=True), ExitStack() as services:
-            for port in (*past, *taken):
-                services.enter_context(listening(home.internet, port))
-            assert {heard(home.device, SERVER, port).split(" ")[0] for port in past} <= {"internet"}
-            assert {heard(home.device, SERVER, port).split(" ")[0] for port in taken} == {"box"}
-    finally:
-        home.unit("ExecStop")
+    with home.routing(), listening(home.box, PORT, transparent=True), ExitStack() as services:
+        for port in (*past, *taken):
+            services.enter_context(listening(home.internet, port))
+        assert {heard(home.device, SERVER, port).split(" ")[0] for port in past} <= {"internet"}
+        assert {heard(home.device, SERVER, port).split(" ")[0] for port in taken} == {"box"}
 
 
-def test_the_converter_s_listener_is_for_nobody_who_asks_for_it(router: Home) -> None:
-    with listening(router.box, PORT, transparent=True):
-        assert heard(router.device, BOX, PORT) == "silence"
-        assert heard(router.internet, BOX_OUTSIDE, PORT) == "silence"
-
-
-def test_a_modem_s_own_page_can_be_reached(router: Home) -> None:
+def test_devices_reach_the_box_itself_and_a_modem_s_own_page(router: Home) -> None:
+    for port in (22, 53, 3128):
+        with listening(router.box, port):
+            assert heard(router.device, BOX, port) == f"box {DEVICE} {BOX}"
     with listening(router.internet, 80), listening(router.box, PORT, transparent=True):
         assert heard(router.device, MODEM, 80) == f"internet {BOX_OUTSIDE} {MODEM}"
 
 
-def test_devices_reach_the_box_itself(router: Home) -> None:
-    for port in (22, 53, 3128):
-        with listening(router.box, port):
-            assert heard(router.device, BOX, port) == f"box {DEVICE} {BOX}"
-
-
-def test_from_outside_nothing_but_ssh_from_private_addresses_gets_in(router: Home) -> None:
+def test_from_outside_nothing_but_ssh_from_private_addresses_gets_in_and_nobody_gets_to_devices(router: Home) -> None:
     for port in (53, 80, 3128):
         with listening(router.box, port):
             assert heard(router.internet, BOX_OUTSIDE, port) == "silence"
     with listening(router.box, 22):
         assert heard(router.internet, BOX_OUTSIDE, 22) == f"box {MODEM} {BOX_OUTSIDE}"
         assert heard(router.internet, BOX_OUTSIDE, 22, source=SERVER) == "silence"
-
-
-def test_from_outside_nobody_gets_to_devices(router: Home) -> None:
     router.internet.ip("route", "add", "192.168.77.0/24", "via", BOX_OUTSIDE)
     try:
         with listening(router.device, 8080):
@@ -111,28 +97,24 @@ def test_from_outside_nobody_gets_to_devices(router: Home) -> None:
         router.internet.ip("route", "del", "192.168.77.0/24", "via", BOX_OUTSIDE)
 
 
-def _asked_by_udp(home: Home) -> str:
-    """What a device hears of the server's port 443 after it has said hello there."""
-    there = (SERVER, 443)
-    with datagrams_at(home.internet, at=there) as service, datagrams_at(home.device, to=there) as client:
-        client.send(b"hello")
-        readable, _, _ = select.select([service, client], [], [], 1)
-        if service in readable:
-            service.sendto(*service.recvfrom(10))
-            return client.recv(10).decode()
-        with pytest.raises(ConnectionRefusedError):
-            client.recv(10)
-        return "refused"
-
-
 @pytest.mark.parametrize(("quic", "answer"), [("false", "refused"), ("true", "hello")])
 def test_browsers_are_told_at_once_to_use_tcp_unless_quic_may_pass(home: Home, quic: str, answer: str) -> None:
     home.write(f"{HOME}quic = {quic}\n")
-    home.unit("ExecStart")
-    try:
-        assert _asked_by_udp(home) == answer
-    finally:
-        home.unit("ExecStop")
+    there = (SERVER, 443)
+    with (
+        home.routing(),
+        datagrams_at(home.internet, at=there) as service,
+        datagrams_at(home.device, to=there) as client,
+    ):
+        client.send(b"hello")
+        readable, _, _ = select.select([service, client], [], [], 1)
+        if answer == "hello":
+            service.sendto(*service.recvfrom(10))
+            assert client.recv(10) == b"hello"
+        else:
+            assert service not in readable
+            with pytest.raises(ConnectionRefusedError):
+                client.recv(10)
 
 
 def _reconciled(home: Home, *shows: str) -> str:
