@@ -55,7 +55,7 @@ keeps its IPv6 prefix, which is then routed to the new keys.
 def add(commands: Subcommands) -> None:
     """Add the commands."""
     listed = commands.add("routers", _list, "the home routers of this gateway", _ROUTERS)
-    lists.add_arguments(with_places(listed, opens=False))
+    lists.add_arguments(with_places(listed, None))
     enrol = commands.add("enrol", _enrol, "enrol a home router at this gateway", _ENROL)
     rotate = commands.add("rotate", _rotate, "give a home router new keys", _ROTATE)
     revoke = commands.add("revoke", _revoke, "revoke a home router", _REVOKE)

@@ -52,7 +52,8 @@ The service's timer runs it every minute. A router whose file is not accepted is
 """
 
 _DOWN = """\
-Removes interface and rules, and switches forwarding off if 'up' switched it on. All tunnels end.
+Removes interface and rules, and switches forwarding off if 'up' switched it on. All tunnels end, also if the settings
+are not accepted any more.
 """
 
 _DNS = """\
@@ -83,31 +84,48 @@ def parser() -> Arguments:
     def command(name: str, act: Callable[..., None], about: str, text: str) -> Arguments:
         return with_places(commands.add(name, act, about, text))
 
-    for name, act, about, text in _SERVICE:
-        command(name, act, about, text).add_argument(
+    for name, opens, act, about, text in _SERVICE:
+        with_places(commands.add(name, act, about, text), opens).add_argument(
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
-    with_places(commands.add("serve", _serve, "answer the console, until stopped", _SERVE), opens=False)
+    with_places(commands.add("serve", _serve, "answer the console, until stopped", _SERVE), None)
     command("dns", _dns, "resolve names for routers, until stopped", _DNS)
     command("plan", _plan, "what sync would change", _PLAN)
     command("check", _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
 
 
-def with_places(added: Arguments, *, opens: bool = True) -> Arguments:
-    """Add to a command the arguments that ``open_gateway`` takes; what that ``opens`` its function gets."""
+def open_gateway(settings: Path, state_directory: Path | None) -> Gateway:
+    """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
+    return Gateway(load(settings, GatewaySettings), _state(state_directory))
+
+
+def with_places(added: Arguments, opens: Callable[..., Gateway] | None = open_gateway) -> Arguments:
+    """Add to a command the arguments that ``open_gateway`` takes; its function gets what ``opens`` makes of them."""
     added.add_argument("--settings", type=Path, default=SETTINGS, metavar="FILE", help=f"default: {SETTINGS}")
     added.add_argument(
         "--state-directory", type=Path, metavar="DIRECTORY", help=f"keys and routers (default: {state.DIRECTORY})"
     )
     if opens:
-        added.gather("gateway", open_gateway)
+        added.gather("gateway", opens)
     return added
 
 
-def open_gateway(settings: Path, state_directory: Path | None) -> Gateway:
-    """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
-    return Gateway(load(settings, GatewaySettings), state.State(state_directory or directories.state(state.DIRECTORY)))
+def _open_to_end(settings: Path, state_directory: Path | None) -> Gateway:
+    """The same to take it down, for which what ``up`` has noted is enough."""
+    kept = _state(state_directory)
+    try:
+        return open_gateway(settings, state_directory)
+    except CommandError as failure:
+        if not kept.changes.interface:
+            raise
+        print_notes([f"{failure}: removing what `up` has created"])
+        # Routers that the real settings would let in, and these would not, are counted no further.
+        return Gateway(GatewaySettings(name="unknown"), kept)
+
+
+def _state(directory: Path | None) -> state.State:
+    return state.State(directory or directories.state(state.DIRECTORY))
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -138,9 +156,9 @@ def _down(gateway: Gateway, dry_run: bool) -> None:
 
 
 _SERVICE = (
-    ("up", partial(_change, tunnels.up), "create the tunnels and the rules", _UP),
-    ("sync", partial(_change, tunnels.keep_up), "reconcile the tunnels with the routers' files", _SYNC),
-    ("down", _down, "remove tunnels and rules", _DOWN),
+    ("up", open_gateway, partial(_change, tunnels.up), "create the tunnels and the rules", _UP),
+    ("sync", open_gateway, partial(_change, tunnels.keep_up), "reconcile the tunnels with the routers' files", _SYNC),
+    ("down", _open_to_end, _down, "remove tunnels and rules", _DOWN),
 )
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway import forwarding, tracking, tunnels
+from gateway import cli, forwarding, tracking, tunnels
 from gateway.settings import GatewaySettings
 from gateway.state import UNCHANGED, State
 from gateway.tunnels import Gateway
+from tests.refusals import command_error
 from tributary.kernel import nft, wireguard
+from tributary.settings.errors import Exit
 from tributary.settings.files import check
 from tributary.wireguard.interface import PeerStatus
 
@@ -117,12 +119,7 @@ def test_down_removes_what_up_has_created_whatever_the_settings_call_it_by_then(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a restart after the key ``interface`` was changed: without rules, routers would reach anything here."""
-    there = {"eth0"}
-    monkeypatch.setattr(wireguard, "exists", there.__contains__)
-    monkeypatch.setattr(wireguard, "create", there.add)
-    monkeypatch.setattr(wireguard, "remove", there.discard)
-    for module, name in ((nft, "execute"), (tracking, "put")):
-        monkeypatch.setattr(module, name, lambda _: None)
+    there = _interfaces(monkeypatch)
     tunnels.up(kernel.gateway)
     assert there == {"eth0", "tributary"}
     renamed = kernel.gateway.settings.model_copy(update={"interface": "wg9"})
@@ -131,3 +128,34 @@ def test_down_removes_what_up_has_created_whatever_the_settings_call_it_by_then(
     tunnels.up(replace(kernel.gateway, settings=renamed))
     tunnels.down(kernel.gateway)
     assert there == {"eth0"}
+
+
+def test_down_needs_no_settings_for_what_up_has_created(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As when a service is stopped, or its package removed, after its settings were broken."""
+    there, settings = _interfaces(monkeypatch), tmp_path / "gateway.toml"
+    monkeypatch.setattr(cli, "need_root", lambda _: None)
+    command = ["down", "--settings", str(settings), "--state-directory", str(tmp_path)]
+    settings.write_text("port = 0\n")
+    with command_error(Exit.USAGE, "port"):
+        cli.main(command)
+    tunnels.up(kernel.gateway)
+    assert there == {"eth0", "tributary"}
+    assert cli.main([*command, "--dry-run"]) == 0 and there == {"eth0", "tributary"}
+    assert cli.main(command) == 0 and there == {"eth0"}
+    assert "port" in capsys.readouterr().err and not kernel.gateway.state.changes.is_noted
+    tunnels.up(kernel.gateway)
+    settings.unlink()
+    assert cli.main(command) == 0 and there == {"eth0"}
+
+
+def _interfaces(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Those of a machine, as a gateway creates and removes them."""
+    there = {"eth0"}
+    monkeypatch.setattr(wireguard, "exists", there.__contains__)
+    monkeypatch.setattr(wireguard, "create", there.add)
+    monkeypatch.setattr(wireguard, "remove", there.discard)
+    for module, name in ((nft, "execute"), (tracking, "put")):
+        monkeypatch.setattr(module, name, lambda _: None)
+    return there
