@@ -2,14 +2,14 @@
 
 The kernel reports CLOSED when the application closes (mptcp_close() in net/mptcp/protocol.c). The send
 buffer, megabytes with a large tcp_wmem, is sent after that over the same subflows, and no event reports their end. So a
-closed session remains as long as the kernel has one of its subflows in a sending state. Addresses and ports that
-another session uses meanwhile are no longer its own.
+closed session remains as long as the kernel has one of its subflows in a sending state, which a scan for established
+ones does not find. Addresses and ports that another session uses meanwhile are no longer its own.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 
-from tributary.mptcp.events import Event, SessionClosed, SubflowClosed, SubflowEstablished
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 
 SECOND = 10**9
@@ -29,6 +29,8 @@ class DrainFilter:
         self._subflows: defaultdict[int, set[FourTuple]] = defaultdict(set)
         self._tokens: dict[FourTuple, int] = {}
         self._closed: deque[tuple[int, SessionClosed]] = deque()
+        self._draining: set[int] = set()
+        """The tokens of those closed."""
 
     def filter(self, events: Iterable[Event], now: int) -> Iterator[Event]:
         """``events`` but for SessionClosed, and the ends of what is sent; ``now`` is in their clock's nanoseconds."""
@@ -38,9 +40,12 @@ class DrainFilter:
                     self._forget(self._tokens.get(event.subflow), event.subflow)
                     self._tokens[event.subflow] = event.token
                     self._subflows[event.token].add(event.subflow)
+                case SubflowClosed(reason=Ended.GONE) if self._is_draining(event):
+                    continue
                 case SubflowClosed():
                     self._forget(event.token, event.subflow)
                 case SessionClosed():
+                    self._draining.add(event.token)
                     self._closed.append((now + PAUSE, event))
                     continue
             yield event
@@ -49,6 +54,9 @@ class DrainFilter:
     def has_due(self, now: int) -> bool:
         """Whether closed sessions are due to be checked, as when too many were for one turn."""
         return bool(self._closed) and self._closed[0][0] <= now
+
+    def _is_draining(self, event: SubflowClosed) -> bool:
+        return event.token in self._draining and self._tokens.get(event.subflow) == event.token
 
     def _forget(self, token: int | None, subflow: FourTuple) -> None:
         if token is None or self._tokens.get(subflow) != token:
@@ -72,4 +80,5 @@ class DrainFilter:
                 self._closed.append((now + PAUSE, event))
                 yield from (SubflowClosed(now, event.token, gone, event.reason) for gone in subflows - sending)
             else:
+                self._draining.discard(event.token)
                 yield event

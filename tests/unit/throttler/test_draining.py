@@ -57,6 +57,19 @@ def test_subflows_that_were_closed_before_are_not_asked_about() -> None:
     assert script.asked == 0
 
 
+def test_a_scan_that_does_not_find_a_closed_subflow_takes_no_limit_from_what_it_sends() -> None:
+    script = closed(FIRST)
+    missed = [SubflowClosed(6, 7, each, Ended.GONE) for each in (FIRST, JOINED)]
+    assert script.at(6, *missed) == []
+    assert script.at(PAUSE) == [SubflowClosed(PAUSE, 7, JOINED, Ended.CLOSED)]
+    # One that it knows nothing of, or no more, has ended.
+    assert script.at(PAUSE + 1, *missed) == missed[1:]
+    script.sending = set()
+    assert script.at(2 * PAUSE) == [CLOSED]
+    opened = script.at(2 * PAUSE, OPENED[0])
+    assert [*opened, *script.at(2 * PAUSE, missed[0])] == [OPENED[0], missed[0]]
+
+
 def test_many_ends_at_once_are_looked_at_in_several_rounds() -> None:
     script = Script()
     opened = [SubflowEstablished(0, token, FourTuple("10.0.0.1", 3128, "10.0.1.2", token), "") for token in range(200)]
