@@ -53,7 +53,7 @@ class KernelEvents(Source):
 
     def start(self) -> Sequence[Event]:
         """The subflows of this network namespace's sockets."""
-        return self._due(self._take(_scan_sockets({})))
+        return self._due(self._take(_scan_sockets({}, frozenset())))
 
     def events(self, known: Known, /) -> Sequence[Event]:
         """The kernel's events, and the differences that a scan of the sockets found."""
@@ -101,8 +101,8 @@ class KernelEvents(Source):
         if self._scan is not None:
             self._scan.cancel()
         self._touched, self._begun = set(), set()
-        subflows = known()
-        self._scan = self._thread.submit(lambda: _scan_sockets(subflows))
+        subflows, own = known(), frozenset(self._own)
+        self._scan = self._thread.submit(lambda: _scan_sockets(subflows, own))
 
     def _take(self, seen: "_Scan | None") -> Sequence[Event]:
         if seen is None:
@@ -130,15 +130,15 @@ class _Scan:
     took: float
 
 
-def _scan_sockets(known: sockets.Known) -> _Scan | None:
+def _scan_sockets(known: sockets.Known, own: frozenset[int]) -> _Scan | None:
     """Scan the sockets; None if that failed. 100,000 subflows take two seconds."""
     began, now = time.monotonic(), time.monotonic_ns()
     try:
         found = sockets.snapshot(now)
     except OSError:
         return None
-    differences = sockets.differences(known, found, routes.interface_of, now)
-    return _Scan(differences, found.own, found.fallbacks, time.monotonic() - began)
+    differences = sockets.differences(known, found, routes.interface_of, now, own)
+    return _Scan(differences, found.own(own), found.fallbacks, time.monotonic() - began)
 
 
 def _about(event: Event) -> FourTuple | int:

@@ -3,7 +3,7 @@
 import errno
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -59,10 +59,11 @@ class Snapshot:
     subflows: tuple[SubflowEstablished, ...]
     fallbacks: int
 
-    @property
-    def own(self) -> frozenset[int]:
-        """The sessions that this host has begun, by their tokens, as far as their first subflow is there."""
-        return frozenset(each.token for each in self.subflows if each.is_own)
+    def own(self, before: Collection[int] = ()) -> frozenset[int]:
+        """The sessions that this host has begun, by their tokens: those whose first subflow is there, and what is left
+        of those that were known ``before``.
+        """
+        return frozenset(each.token for each in self.subflows if each.is_own or each.token in before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,14 @@ def _established(found: _Found, now: int) -> SubflowEstablished:
     )
 
 
-def differences(known: Known, found: Snapshot, interface_of: InterfaceOf, now: int) -> list[Event]:
-    """The events that bring the ``known`` subflows to what was found, but for sessions that this host has begun."""
-    own = found.own
+def differences(
+    known: Known, found: Snapshot, interface_of: InterfaceOf, now: int, own: Collection[int] = ()
+) -> list[Event]:
+    """The events that bring the ``known`` subflows to what was found, but for sessions that this host has begun.
+
+    ``own`` are those of which that was known before.
+    """
+    own = found.own(own)
     listened = [event for event in found.subflows if event.token not in own]
     there = {event.subflow: event.token for event in listened}
     closed = [

@@ -149,6 +149,9 @@ def test_a_session_that_this_host_had_begun_before_the_throttler_is_known_by_its
     world.events({})
     assert world.after_scan({}, replace(opened(ONE, 7), initial=True, is_own=True)) == []
     assert world.events({}, opened(TWO, 7)) == []
+    # Its first subflow ends with its link.
+    assert world.after_scan({}, opened(TWO, 7)) == []
+    assert world.events({}, opened(THREE, 7)) == []
     # What is not there any more has no part in later ones of that token.
     assert world.after_scan({}) == []
     assert world.events({}, opened(TWO, 7)) == [opened(TWO, 7)]

@@ -37,7 +37,7 @@ def test_what_is_not_there_any_more_is_gone() -> None:
 def test_a_session_that_this_host_has_begun_is_none_with_a_client() -> None:
     own = replace(found((FIRST, 7)).subflows[0], is_own=True)
     seen = Snapshot((own, *found((JOINED, 7)).subflows), fallbacks=0)
-    assert seen.own == {7}
+    assert seen.own() == {7}
     assert differences({}, seen, interface_of, NOW) == []
 
 
