@@ -236,6 +236,7 @@ class Decider:
         self._is_dry = is_dry
         self._before: tuple[int, Readings] = (0, {})
         self._sessions: dict[int, _Session] = {}
+        self._own: set[int] = set()
         self.learned = Learned() if learned is None else learned
         self.counts: Counter[Kind] = Counter()
 
@@ -265,6 +266,11 @@ class Decider:
         by_token: dict[int, dict[FourTuple, Traffic]] = {}
         for name, traffic in readings.items():
             by_token.setdefault(traffic.token, {})[name] = traffic
+        # Those that this host has begun, as a converter to the next one, also when their first subflow has ended.
+        begun = {traffic.token for traffic in readings.values() if traffic.is_own}
+        self._own = begun | (self._own & by_token.keys())
+        for token in self._own:
+            del by_token[token]
         # Where one path is left, that one is in use.
         self._sessions = {token: each for token, each in self._sessions.items() if len(by_token.get(token, ())) > 1}
         then, before = self._before

@@ -73,7 +73,8 @@ class Traffic:
 
     ``delivery_rate`` is the last one that TCP measured while it sent, in bytes per second, ``sending_us`` the time for
     which it had data to send that neither the receiver's window nor the send buffer held up. ``backup`` says whether
-    the client asked for a backup (RFC 8684 section 3.3.8), ``made_backup`` whether this side did.
+    the client asked for a backup (RFC 8684 section 3.3.8), ``made_backup`` whether this side did, ``is_own`` whether it
+    is the first one of a session that this host has begun.
     """
 
     acked: int
@@ -86,6 +87,7 @@ class Traffic:
     sending_us: int = 0
     backup: bool = False
     made_backup: bool = False
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,8 @@ def _traffic(found: _Found) -> Traffic:
     rate, busy, by_receiver, by_buffer = _SENDING_TIMES.unpack_from(info, _DELIVERY_RATE)
     sending = busy - by_receiver - by_buffer
     made, asked = bool(flags & _BACKUP_LOCAL), bool(flags & _BACKUP_REMOTE)
-    return Traffic(acked, received, rtt, window, again, found.token, rate, sending, asked, made)
+    own = bool(flags & _BEGUN_LOCAL)
+    return Traffic(acked, received, rtt, window, again, found.token, rate, sending, asked, made, own)
 
 
 def count() -> int:

@@ -105,6 +105,15 @@ def test_before_the_first_reading_nothing_is_steered() -> None:
     assert Steerer(named).status == NOT_STEERED
 
 
+def test_a_session_that_this_host_has_begun_is_not_steered_also_without_its_first_subflow() -> None:
+    """Its backups are its own endpoints'."""
+    decider, backup = Decider(named, is_dry=False), Traffic(0, 0, 0, token=7, made_backup=True)
+    assert decider.decide({FAST: Traffic(0, 0, 0, token=7, is_own=True), SLOW: backup}, SECOND) == []
+    assert decider.decide({SLOW: backup}, 2 * SECOND) == []
+    assert decider.decide({}, 3 * SECOND) == []
+    assert decider.decide({SLOW: backup}, 4 * SECOND) == [Change(7, SLOW, backup=False)]
+
+
 def test_beside_many_sessions_rare_readings_are_enough() -> None:
     world = World(stalling, every=9 * HALF)
     assert world.read(2) == [Change(7, SLOW, backup=True)]
