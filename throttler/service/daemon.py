@@ -169,10 +169,10 @@ class Daemon:
         self._commands.steering.end()
         try:
             self._readings.extend(starmap(CounterRead, self._kernel.read(self._handle([Shutdown()]))))
-            self._handle([])
         except StepFailed as failed:
             # A failed reading at the stop is not worth a reset.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
+        self._handle([])
 
     @property
     def status(self) -> str:

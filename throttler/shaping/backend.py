@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.shaping import render
-from throttler.shaping.plan import Element, Plan
+from throttler.shaping.plan import Element, HtbClass, Plan
 from throttler.shaping.render import Kernel, Leaf
 from throttler.shaping.topology import UPLOAD_DEVICE, Topology, device
 from tributary.daemons.logs import Log
@@ -54,6 +54,20 @@ def _check_roots(devices: Collection[str]) -> None:
             raise CommandError(
                 Exit.SYSTEM, f"another program has removed the throttler's root qdisc from {root.interface}"
             )
+
+
+def _check_gone(missing: Collection[HtbClass]) -> None:
+    """Raise CommandError, exit 71, unless each class that is ``missing`` has gone with its interface."""
+    # Who watches interfaces does not watch the throttler's own device.
+    there = {UPLOAD_DEVICE, *interfaces.numbers()}
+    for each in missing:
+        if _device(each) in there:
+            name = render.class_id(each.minor)
+            raise CommandError(Exit.SYSTEM, f"another program has removed the class {name} from {_device(each)}")
+
+
+def _device(each: HtbClass) -> str:
+    return device(each.key.interface, each.key.direction)
 
 
 def _remove_leftovers() -> None:
@@ -187,12 +201,18 @@ class KernelBackend:
     def read(self, plan: Plan) -> Iterator[tuple[int, int | None]]:
         """Reads the counters that ``plan`` names: minor numbers, and bytes of IP that the class has sent, None if it is
         not there any more. Call it before ``apply``.
+
+        Once all are read it fails for a class that is gone and should not be: its packets would pass without a limit.
         """
         with _step():
+            missing: list[HtbClass] = []
             for each in plan.read:
-                where = device(each.key.interface, each.key.direction)
-                found = htb.of_class(where, render.MARK, each.minor)
+                found = htb.of_class(_device(each), render.MARK, each.minor)
+                if found is None and each not in (*plan.open, *plan.close):
+                    missing.append(each)
                 yield each.minor, found.ip_bytes if found else None
+            if missing:
+                _check_gone(missing)
 
     def apply(self, plan: Plan) -> None:
         with _step():
