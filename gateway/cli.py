@@ -120,7 +120,7 @@ def _open_to_end(settings: Path, state_directory: Path | None) -> Gateway:
         if not kept.changes.interface:
             raise
         print_notes([f"{failure}: removing what `up` has created"])
-        # Routers that the real settings would let in, and these would not, are counted no further.
+        # Routers that only the real settings accept are counted no further.
         return Gateway(GatewaySettings(name="unknown"), kept)
 
 
