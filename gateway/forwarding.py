@@ -19,8 +19,9 @@ def forward(on: bool) -> None:
 
 def ra_accepting_interfaces() -> list[str]:
     """The interfaces that accept default routes from router advertisements only while forwarding is off."""
-    every = (sysctl.ROOT / "net/ipv6/conf").glob("*/accept_ra")
-    return sorted(each.parent.name for each in every if each.parent.name != "all" and each.read_text().strip() == "1")
+    names = (each.parent.name for each in (sysctl.ROOT / "net/ipv6/conf").glob("*/accept_ra"))
+    # One may go meanwhile, as a container's do.
+    return sorted(name for name in names if name != "all" and sysctl.read(f"net/ipv6/conf/{name}/accept_ra") == "1")
 
 
 def forward6(on: bool, hearing: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.state import UNCHANGED, State
 from gateway.tunnels import Gateway
 from tests.refusals import command_error
-from tributary.kernel import nft, wireguard
+from tributary.kernel import nft, sysctl, wireguard
 from tributary.settings.errors import Exit
 from tributary.settings.files import check
 from tributary.wireguard.interface import PeerStatus
@@ -159,3 +159,15 @@ def _interfaces(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     for module, name in ((nft, "execute"), (tracking, "put")):
         monkeypatch.setattr(module, name, lambda _: None)
     return there
+
+
+def test_an_interface_that_goes_while_all_are_looked_at_hears_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path)
+    for name, value in {"all": "1", "eth0": "1", "eth1": "0", "eth2.10": "1", "veth7": None}.items():
+        file = tmp_path / "net/ipv6/conf" / name / "accept_ra"
+        file.parent.mkdir(parents=True)
+        # What cannot be read, as it would be then.
+        file.mkdir() if value is None else file.write_text(f"{value}\n")
+    assert forwarding.ra_accepting_interfaces() == ["eth0", "eth2.10"]
