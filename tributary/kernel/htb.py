@@ -39,8 +39,8 @@ def of_class(device: str, major: int, minor: int) -> ClassStatistics | None:
         # Without ECHO the kernel answers only to the listeners of its multicast group (net/sched/sch_api.c).
         return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
     except (OSError, Malformed, struct.error) as error:
-        # ENODEV: its device went away.
-        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV):
+        # ENODEV: its device went away; None: before, as if_nametoindex() says it until Python 3.14.
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV, None):
             return None
         raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
 

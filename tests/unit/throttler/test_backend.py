@@ -52,3 +52,7 @@ def test_a_metered_class_that_another_program_has_removed_is_noticed(
             read.extend(backend.read(plan))
     # What the others have counted is not lost.
     assert read == [(plan.read[0].minor, None), (THERE.minor, 1500)]
+
+
+def test_a_class_of_an_interface_that_is_gone_is_no_failure() -> None:
+    assert htb.of_class("not-there", 0x5452_0000, 1) is None
