@@ -25,7 +25,7 @@ yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core
 PLAYBOOKS = {"gateway": "fleet", "handoff": "handoff", "monitoring": "fleet"}
 PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
-APT, SHELL, TEMPLATE = "ansible.builtin.apt", "ansible.builtin.shell", "ansible.builtin.template"
+APT, COPY, SHELL, TEMPLATE = (f"ansible.builtin.{each}" for each in ("apt", "copy", "shell", "template"))
 every_role = pytest.mark.parametrize("role", ROLES)
 
 
@@ -177,6 +177,28 @@ def test_etcd_elsewhere_is_not_read_without_a_certificate(endpoint: str, code: i
 
 
 @needs_ansible
+def test_rules_and_dashboards_take_no_figures_from_a_gateway_that_has_prometheus() -> None:
+    """One that is in both groups has its exporters and the doctor's findings by the other playbook."""
+    (one,) = read(ANSIBLE / "monitoring.yml")
+    assert [task["ansible.builtin.import_role"] for task in one["tasks"]] == [
+        {"name": "metrics", "tasks_from": "rules"}
+    ]
+    assert not one.keys() & {"roles", "vars"}
+    tasks = list(every_task(read(ANSIBLE / "roles/metrics/tasks/rules.yml")))
+    written = {str(task[each]["dest"]) for task in tasks for each in (TEMPLATE, COPY) if each in task}
+    assert written and all(path.startswith(("{{ metrics_prometheus }}", "{{ metrics_grafana }}")) for path in written)
+    assert not [task for task in tasks if "absent" in str(task) or "ansible.builtin.systemd" in task]
+
+
+def test_accounts_that_are_no_longer_shown_go_before_that_by_which_another_run_knows_of_them() -> None:
+    remove = task_of("metrics", "no_accounts", "Remove")["loop"]
+    assert remove[-1] == task_of("metrics", "main", "Look for the accounts")["ansible.builtin.stat"]["path"]
+    findings = task_of("metrics", "main", "Count the doctor's findings no longer")["loop"]
+    assert {path for path in (*remove, *findings) if path.endswith(".prom")} == {
+        f"/var/lib/prometheus/node-exporter/{name}.prom" for name in ("tributary-accounts", "tributary")
+    }
+
+
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
