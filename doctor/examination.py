@@ -172,8 +172,9 @@ def _firewall() -> Iterator[Finding]:
     with suppress(CommandError):  # what is dropped is known also where the service manager does not answer
         started = _units()
     yield services.judge_firewall(ruleset, enabled=started.get(services.FIREWALL, False))
-    has_lan = started.get(services.LAN, False) and services.LAN_RULES.exists()
-    yield from services.judge_lan(ruleset, enabled=has_lan)
+    has_rules = {services.LAN: services.LAN_RULES.exists(), services.TUNNELS: True}
+    wanted = [unit for unit, has in has_rules.items() if has and started.get(unit)]
+    yield from services.judge_translation(ruleset, wanted)
     yield from services.judge_guard(_listening(), ruleset)
 
 

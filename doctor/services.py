@@ -21,6 +21,8 @@ FIREWALL = "tributary-firewall"
 """The unit and its table."""
 LAN, LAN_RULES = "tributary-lan", Path("/etc/tributary/lan.nft")
 """Those of a home router's LAN, and the file that the unit loads, if it is there."""
+TUNNELS = "tributary-gateway"
+"""Those of a gateway that home routers reach through tunnels."""
 
 _LISTING = ("systemctl", "list-unit-files", "--plain", "--no-legend", "--no-pager", "tributary-*")
 _STARTED = ("enabled", "enabled-runtime")
@@ -178,10 +180,12 @@ def _without_table(unit: str) -> Finding:
     return Finding("firewall", State.WRONG, f"{unit}.service is enabled, and its table is not there", fix)
 
 
-def judge_lan(ruleset: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding]:
-    """A home router's LAN that is ``enabled`` has its table, without which its devices are translated nowhere."""
-    if enabled and ("inet", LAN) not in _tables(ruleset):
-        yield _without_table(LAN)
+def judge_translation(ruleset: Mapping[str, Any], enabled: Iterable[str]) -> Iterator[Finding]:
+    """Each unit that is ``enabled``, of a home router's LAN or a gateway's tunnels, has its table: without it nobody
+    behind them is translated, and a gateway whose settings are wrong has no tunnels either.
+    """
+    there = _tables(ruleset)
+    yield from (_without_table(unit) for unit in enabled if ("inet", unit) not in there)
 
 
 def _tables(ruleset: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -403,9 +403,14 @@ def test_each_mend_is_run_once_and_for_what_is_wrong_alone() -> None:
     assert fixes([wrong, ok("c", ""), noted, wrong]) == [("x",), ("y",)]
 
 
-@pytest.mark.parametrize(("tables", "enabled", "found"), [([], True, 1), (["tributary-lan"], True, 0), ([], False, 0)])
-def test_a_lan_whose_table_somebody_has_flushed_is_found(tables: list[str], enabled: bool, found: int) -> None:
+@pytest.mark.parametrize("unit", [services.LAN, services.TUNNELS])
+@pytest.mark.parametrize(("is_there", "enabled", "found"), [(False, True, 1), (True, True, 0), (False, False, 0)])
+def test_a_lan_or_a_gateway_whose_table_is_not_there_is_found(
+    unit: str, is_there: bool, enabled: bool, found: int
+) -> None:
+    """Somebody has flushed it, or the unit has not started, as with wrong settings."""
+    tables = ["other", *([unit] if is_there else [])]
     ruleset = {"nftables": [{"table": {"family": "inet", "name": name}} for name in tables]}
-    findings = list(services.judge_lan(ruleset, enabled=enabled))
+    findings = list(services.judge_translation(ruleset, [unit] if enabled else []))
     assert [each.state.value for each in findings] == ["wrong"] * found
-    assert all(each.fix == (("systemctl", "reload-or-restart", "tributary-lan"),) for each in findings)
+    assert all(each.fix == (("systemctl", "reload-or-restart", unit),) for each in findings)
