@@ -23,8 +23,8 @@ class Changes:
 
     IPv6 forwarding was off if interfaces were ``hearing`` routers' advertisements then, None if it was on. ``rules`` is
     a digest of the rules that were loaded, and of the kernel's listing of them. ``tracking`` are the former values of
-    settings for tracked connections, by their names. ``interface`` is the name of the one that was created; empty if
-    that is not known. ``boot`` is that of the changes.
+    settings for tracked connections, by their names, and ``tracked`` those that they got instead. ``interface`` is the
+    name of the one that was created; empty if that is not known. ``boot`` is that of the changes.
     """
 
     is_noted: bool
@@ -33,6 +33,7 @@ class Changes:
     rules: str
     boot: str | None = field(compare=False)
     tracking: Mapping[str, int] = field(default_factory=dict)
+    tracked: Mapping[str, int] = field(default_factory=dict)
     interface: str = ""
 
     @property

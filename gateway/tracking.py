@@ -20,12 +20,18 @@ def changes(connections: int, begun: Callable[[int], int]) -> Mapping[str, tuple
     """The settings to change, each with its value and the one it needs if a router may have so many ``connections``,
     and may have ``begun`` so many within some seconds.
 
-    A time-out that is not the kernel's default is somebody's choice.
+    A time-out that is not the kernel's default is somebody's choice, as is no maximum (0).
     """
     found = {name: times for name, times in _TIMEOUTS.items() if sysctl.number(name) == times[0]}
     closed = found[_CLOSED][1] if _CLOSED in found else sysctl.number(_CLOSED) or 0
     most, needed = sysctl.number(_MOST), _ROUTERS * (connections + begun(closed))
-    return found if most is None or most >= needed else {_MOST: (most, needed), **found}
+    return {_MOST: (most, needed), **found} if most and most < needed else found
+
+
+def put_back(before: Mapping[str, int], given: Mapping[str, int]) -> None:
+    """Set them as they were ``before``, but for those that somebody has changed since they were ``given`` a value."""
+    found = {name: sysctl.number(name) for name in before}
+    put({name: value for name, value in before.items() if found[name] == given.get(name, found[name])})
 
 
 def put(values: Mapping[str, int]) -> list[str]:

@@ -168,12 +168,14 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
 def _make_room(gateway: Gateway) -> list[str]:
     """Have the kernel track what the rules, which are loaded, let routers have; returns what it refused, once."""
     found, noted = tracking.changes(gateway.settings.connections, rules.most_begun), gateway.state.changes
-    before = {name: now for name, (now, _) in found.items()}
-    is_new = not before.keys() <= noted.tracking.keys()
-    if is_new:
-        gateway.state.note(replace(noted, tracking={**before, **noted.tracking}))
-    refused = tracking.put({name: needed for name, (_, needed) in found.items()})
-    return refused if is_new else []
+    needed = {name: value for name, (_, value) in found.items()}
+    # Somebody may have set another value since then: that is the one to put back.
+    before = {name: now for name, (now, _) in found.items() if now != noted.tracked.get(name)}
+    changes = replace(noted, tracking={**noted.tracking, **before}, tracked={**noted.tracked, **needed})
+    if changes != noted:
+        gateway.state.note(changes)
+    refused = tracking.put(needed)
+    return refused if found.keys() - noted.tracking.keys() else []
 
 
 def ended_rotations(routers: Routers, there: Sequence[PeerStatus]) -> list[str]:
@@ -287,5 +289,5 @@ def _take_down(gateway: Gateway) -> None:
             every.callback(forwarding.forward, False)
         if changes.hearing is not None:
             every.callback(forwarding.forward6, False, changes.hearing)
-        every.callback(tracking.put, changes.tracking)
+        every.callback(tracking.put_back, changes.tracking, changes.tracked)
         every.callback(wireguard.remove, gateway.settings.interface)

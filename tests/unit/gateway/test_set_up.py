@@ -156,8 +156,8 @@ def _interfaces(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(wireguard, "exists", there.__contains__)
     monkeypatch.setattr(wireguard, "create", there.add)
     monkeypatch.setattr(wireguard, "remove", there.discard)
-    for module, name in ((nft, "execute"), (tracking, "put")):
-        monkeypatch.setattr(module, name, lambda _: None)
+    for module, name in ((nft, "execute"), (tracking, "put_back")):
+        monkeypatch.setattr(module, name, lambda *_: None)
     return there
 
 

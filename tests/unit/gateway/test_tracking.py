@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway import rules, tracking
+from gateway import rules, tracking, tunnels
+from gateway.settings import GatewaySettings
 from gateway.state import UNCHANGED, State
+from gateway.tunnels import Gateway
 from tributary.kernel import sysctl
+from tributary.settings.files import check
 
 MOST = "net/netfilter/nf_conntrack_max"
 SILENT = "net/netfilter/nf_conntrack_tcp_timeout_established"
@@ -46,6 +49,43 @@ def test_a_small_machine_tracks_as_many_as_homes_may_have(kernel: Kernel) -> Non
 def test_what_is_enough_or_somebodys_choice_stays(kernel: Kernel) -> None:
     kernel(1_000_000, 86_400, 30)
     assert changes() == {}
+
+
+def test_no_maximum_at_all_is_somebodys_choice(kernel: Kernel) -> None:
+    kernel(0, 86_400, 30)
+    assert changes() == {}
+
+
+def test_what_somebody_has_set_since_then_stays_when_the_tunnels_end(kernel: Kernel, tmp_path: Path) -> None:
+    """As the doctor does where the table is full: a restart must not make it so again."""
+    settings = check({"name": "gateway.example.net"}, GatewaySettings, "test")
+    gateway, ours = Gateway(settings, State(tmp_path / "state")), 64 * (4096 + 3000)
+
+    def values() -> list[int | None]:
+        return [sysctl.number(each) for each in (MOST, SILENT, CLOSED)]
+
+    def end() -> None:
+        noted = gateway.state.changes
+        tracking.put_back(noted.tracking, noted.tracked)
+
+    kernel(7680, 432_000, 120)
+    for _ in range(2):
+        assert tunnels._make_room(gateway) == []
+        assert values() == [ours, 7440, 10]
+    end()
+    assert values() == [7680, 432_000, 120]
+    tunnels._make_room(gateway)
+    sysctl.write(MOST, 4 * ours)
+    end()
+    assert values() == [4 * ours, 432_000, 120]
+    # More is needed than somebody's number: that one comes back.
+    kernel(7680, 432_000, 120)
+    tunnels._make_room(gateway)
+    sysctl.write(MOST, ours - 1)
+    tunnels._make_room(gateway)
+    assert values() == [ours, 7440, 10]
+    end()
+    assert values() == [ours - 1, 432_000, 120]
 
 
 def test_ended_connections_that_somebody_keeps_for_longer_have_room(kernel: Kernel) -> None:
