@@ -42,7 +42,7 @@ the rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward o
 IPv6. Where these were off, packets are forwarded from tunnels, to tunnels, and from bridge to bridge only. What exists
 already is not changed. The kernel then tracks at least 64 times 'connections' and what ended lately
 (net.netfilter.nf_conntrack_max): of TCP, silent ones for 124 minutes in place of five days, ended ones for 10 seconds
-in place of 120. 'down' puts these back.
+in place of 120. 'down' puts back what nobody has changed since.
 """
 
 _SYNC = """\

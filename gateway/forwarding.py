@@ -29,9 +29,10 @@ def forward6(on: bool, hearing: Sequence[str]) -> None:
 
     Raises CommandError, exit 71.
     """
-    values = [(f"net/ipv6/conf/{name}/accept_ra", 2 if on else 1) for name in hearing]
+    before, after = (1, 2) if on else (2, 1)
+    hears = [f"net/ipv6/conf/{name}/accept_ra" for name in hearing]
+    # Another value is somebody's choice, and an interface may have gone.
+    values = [(name, after) for name in hears if sysctl.number(name) == before]
     # The kernel forgets routes from advertisements that are not accepted at that moment.
     for name, value in [*values, (_FORWARDING[6], 1)] if on else [(_FORWARDING[6], 0), *values]:
-        # An interface may have gone.
-        if sysctl.read(name) is not None or name == _FORWARDING[6]:
-            sysctl.write(name, value)
+        sysctl.write(name, value)

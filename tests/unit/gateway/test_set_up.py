@@ -171,3 +171,24 @@ def test_an_interface_that_goes_while_all_are_looked_at_hears_nothing(
         # What cannot be read, as it would be then.
         file.mkdir() if value is None else file.write_text(f"{value}\n")
     assert forwarding.ra_accepting_interfaces() == ["eth0", "eth2.10"]
+
+
+def test_whether_an_interface_hears_routers_is_put_back_unless_somebody_has_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def number(name: str) -> Path:
+        file = tmp_path / "net/ipv6/conf" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path)
+    number("all/forwarding").write_text("0\n")
+    eth0, eth1 = number("eth0/accept_ra"), number("eth1/accept_ra")
+    for each in (eth0, eth1):
+        each.write_text("1\n")
+    forwarding.forward6(True, ["eth0", "eth1", "gone"])
+    assert [eth0.read_text(), eth1.read_text(), forwarding.forwards(6)] == ["2\n", "2\n", True]
+    eth1.write_text("0\n")
+    forwarding.forward6(True, ["eth0", "eth1"])
+    forwarding.forward6(False, ["eth0", "eth1", "gone"])
+    assert [eth0.read_text(), eth1.read_text(), forwarding.forwards(6)] == ["1\n", "0\n", False]
