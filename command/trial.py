@@ -67,7 +67,8 @@ def _try(file: Path, span: Interval, program: str | None, dry_run: bool) -> int:
         print(f"on trial for {span}: Enter keeps it in {own}, Ctrl-C goes back", flush=True)
         kept = _is_confirmed(span.seconds)
         if kept:
-            write_atomic(own, text.encode(), mode=own.stat().st_mode & 0o777)
+            # For root alone where somebody has removed it: there may be secrets in it.
+            write_atomic(own, text.encode(), mode=own.stat().st_mode & 0o777 if own.exists() else 0o600)
     finally:
         control.ask("reload")
     print(f"kept in {own}" if kept else f"back to {own}")
