@@ -32,7 +32,7 @@ exit codes:
   66  a file cannot be read
   69  something is missing: WireGuard, a tool, the interface, a free number
   71  the system refused an operation
-  75  for serve: another one answers already
+  75  for serve: another one answers already; for up: there is another program's interface of that name
   77  not root
 """
 
@@ -96,8 +96,11 @@ def parser() -> Arguments:
 
 
 def open_gateway(settings: Path, state_directory: Path | None) -> Gateway:
-    """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
-    return Gateway(load(settings, GatewaySettings), _state(state_directory))
+    """The gateway as the settings have it; raises CommandError, exit 64 or 66.
+
+    Another name of its interface counts from the next start on: until then routers come in by the one that is there.
+    """
+    return Gateway(load(settings, GatewaySettings), _state(state_directory)).as_created
 
 
 def with_places(added: Arguments, opens: Callable[..., Gateway] | None = open_gateway) -> Arguments:

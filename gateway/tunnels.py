@@ -12,7 +12,7 @@ from gateway.registry import Contents, Registry, Routers, lost_keys
 from gateway.settings import GatewaySettings
 from gateway.state import UNCHANGED, State
 from tributary.kernel import connections, nft, wireguard
-from tributary.settings.errors import CommandError
+from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import addresses
 from tributary.wireguard.interface import Interface, PeerStatus
 
@@ -74,10 +74,15 @@ class Gateway:
 def up(gateway: Gateway) -> list[str]:
     """Create what is missing, and reconcile everything with settings and registry; returns what was done.
 
-    Raises CommandError; what the first call has created is removed then.
+    Raises CommandError, exit 75 for another program's interface; what the first call has created is removed then.
     """
     damaged = gateway.state.set_damaged_aside()
     if gateway.stands:
+        gateway.there()  # fails for an interface without tunnels
+        if not (damaged or gateway.state.changes.is_noted):
+            name = gateway.settings.interface
+            fix = "set `interface` to another name, or remove that one"
+            raise CommandError(Exit.IN_USE, f"{name}: there is such an interface, which is somebody else's: {fix}")
         return damaged + _set_up(gateway)
     before = changes = gateway.state.changes
     # Else the interface was removed without `down`, and this machine forwards packets because of us.

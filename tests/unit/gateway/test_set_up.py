@@ -130,6 +130,31 @@ def test_down_removes_what_up_has_created_whatever_the_settings_call_it_by_then(
     assert there == {"eth0"}
 
 
+def test_up_takes_no_interface_that_it_has_not_created(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of wg-quick(8): it would lose its keys and peers."""
+    there = _interfaces(monkeypatch)
+    there.add("tributary")
+    with command_error(Exit.IN_USE, "tributary: there is such an interface"):
+        tunnels.up(kernel.gateway)
+    assert there == {"eth0", "tributary"} and not kernel.gateway.state.changes.is_noted
+    there.discard("tributary")
+    for _ in range(2):
+        assert tunnels.up(kernel.gateway) == ["synced"]
+
+
+def test_another_name_of_the_interface_counts_from_the_next_start_on(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then a router that is revoked is shut out of the one that is there."""
+    _interfaces(monkeypatch)
+    settings = tmp_path / "gateway.toml"
+    settings.write_text('name = "gateway.example.net"\ninterface = "wg0"\n')
+    tunnels.up(kernel.gateway)
+    assert cli.open_gateway(settings, tmp_path).settings.interface == "tributary"
+    tunnels.down(cli.open_gateway(settings, tmp_path))
+    assert cli.open_gateway(settings, tmp_path).settings.interface == "wg0"
+
+
 def test_down_needs_no_settings_for_what_up_has_created(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
