@@ -12,7 +12,8 @@ class Facts:
     ``steering_group`` is the number of the group by which the console reads its settings.
 
     ``built_in`` are those of ``wired`` that are on the board. ``owned_files`` are what was written last time,
-    ``owned_units`` instances of templates that were enabled then. ``code`` is the first-start page's.
+    ``owned_units`` instances of templates that were enabled then. ``code`` is the first-start page's. ``saved`` are
+    paths of what `tributary link` and `tributary limit` have kept, each with the name of its link or path.
     """
 
     role: Role
@@ -26,6 +27,7 @@ class Facts:
     code: str = ""
     owned_files: tuple[str, ...] = ()
     owned_units: tuple[str, ...] = ()
+    saved: tuple[tuple[str, str], ...] = ()
 
     def has_unit(self, file: str) -> bool:
         return self.units is None or file in self.units

@@ -42,7 +42,7 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
         # A restart would stop all of them; the converter listens inside, and comes after it.
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
     yield WriteFile("/etc/tributary/converter.toml", _converter(card, clients, routers))
-    yield WriteFile("/etc/tributary/throttler.toml", _policy(_paths(card, facts, routers)))
+    yield WriteFile("/etc/tributary/throttler.toml", _policy(paths(card, facts)))
     # Sessions end here: the kernel's own events tell of their subflows.
     options = f"--source kernel --metrics {_metrics(card, figures.THROTTLER)}"
     yield WriteFile(_OPTIONS_FILE, f'[Service]\nEnvironment="OPTIONS={options}"\n')
@@ -92,8 +92,9 @@ def _metrics(card: Card, port: int) -> str:
     return figures.address(card.metrics_networks, port) if card.metrics_networks else f"127.0.0.1:{port}"
 
 
-def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[str, str]:
+def paths(card: Card, facts: Facts) -> dict[str, str]:
     """Names of the throttler's paths, and their interfaces: routers' subflows are inside of their tunnels."""
+    routers = tunnels(card)
     paths = {"tunnels": routers.interface} if routers else {}
     if card.client_networks or not routers:
         # The throttler refuses an interface that is not there; lo always is.

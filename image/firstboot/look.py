@@ -1,5 +1,7 @@
 """What is so: of a machine that runs, or of a folder that holds a system. Reads, and changes nothing."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from tributary.settings.errors import CommandError, Exit
 ROLE = Path("usr/lib/tributary/role")
 """The image's role, one word; without this file it is a gateway's."""
 
+_SAVED = re.compile(r'\[wan\.(?P<link>.+)\]\n|\[\[rules\]\]\nname = "limit-(?P<path>.+)"\n')
+"""The first lines of what `tributary link` and `tributary limit` write with --save (command/steering.py)."""
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 
 
@@ -43,6 +47,7 @@ def facts(root: Path, role: Role, last: Memory, sys: Path = Path("/sys")) -> Fac
         code=first_start.kept(root),
         owned_files=last.files,
         owned_units=last.units,
+        saved=tuple(_saved(root)),
     )
 
 
@@ -59,6 +64,14 @@ def assumed(role: Role, sys: Path = Path("/sys")) -> Facts:
         wireless=tuple(each.name for each in found if each.kind is Kind.WIRELESS),
         built_in=tuple(each.name for each in wired if each.built_in),
     )
+
+
+def _saved(root: Path) -> Iterator[tuple[str, str]]:
+    """Not what somebody wrote by hand: the file of `link lte use=backup --save` is called use-lte.toml."""
+    for path in sorted((root / "etc/tributary").glob("*.d/*.toml")):
+        match = _SAVED.match(path.read_text(errors="replace"))
+        if match and path.stem.endswith(f"-{match['link'] or match['path']}"):
+            yield f"/{path.relative_to(root)}", match["link"] or match["path"]
 
 
 def _account(path: Path) -> tuple[str, Owner]:

@@ -9,7 +9,7 @@ from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
 from image.firstboot.first_start import UNIT as FIRST_START
 from image.firstboot.first_start import first_start
-from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway
+from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway, paths
 from image.firstboot.home import DNSMASQ, LAN, ROUTER, home
 from image.firstboot.identity import identity
 from image.firstboot.modem import DIALLER, MANAGER
@@ -37,8 +37,20 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
     found = [*always, *_services(for_lan, role, facts)]
     written = {action.path for action in found if isinstance(action, WriteFile)}
     files = [RemoveFile(path) for path in facts.owned_files if path not in written]
-    actions = [*files, *(action for action in found if not isinstance(action, (EnableUnit, DisableUnit)))]
+    actions = [
+        *files,
+        *_outdated(used, role, facts),
+        *(action for action in found if not isinstance(action, (EnableUnit, DisableUnit))),
+    ]
     return (*dict.fromkeys(actions), *_units(found, facts))
+
+
+def _outdated(card: Card, role: Role, facts: Facts) -> Iterator[RemoveFile]:
+    """What was saved of links and paths that there are no longer: their daemon would refuse it, and not start."""
+    folder, names = ("router.d", card.wan) if role is Role.ROUTER else ("throttler.d", paths(card, facts))
+    for path, name in facts.saved if names else ():
+        if f"/{folder}/" in path and name not in names:
+            yield RemoveFile(path)
 
 
 def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:

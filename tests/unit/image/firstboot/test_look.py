@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from command import steering
 from image.firstboot import first_start, look
 from image.firstboot.actions import Owner
 from image.firstboot.interfaces import interfaces
@@ -12,6 +13,7 @@ from image.firstboot.memory import NOTHING, Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
 from tributary.settings.errors import CommandError
+from tributary.settings.units import PositiveRate
 
 
 def make_interface(sys: Path, name: str, kind: int, *, device: bool, wireless: bool = False) -> None:
@@ -40,6 +42,19 @@ def test_facts_name_interfaces_account_and_units(tmp_path: Path) -> None:
     assert (found.home, found.owner) == ("/home/tributary", Owner(os.getuid(), os.getgid()))
     assert (found.units, found.steering_group) == (frozenset(UNITS), 992)
     assert (found.role, found.owned_files, found.owned_units) == (Role.ROUTER, ("/etc/a",), ("b@c.service",))
+
+
+def test_facts_name_what_commands_saved_and_not_what_was_written_by_hand(tmp_path: Path) -> None:
+    root = make_system(tmp_path)
+    settings, rule = root / "etc/tributary/router.toml", steering.limit_rule("link1", PositiveRate.parse("2mbit"))
+    steering.save(settings, "use-my-lte", "[wan.my-lte]", {"use": "backup"})
+    steering.save(settings.with_name("throttler.toml"), steering.limit_name("link1"), "[[rules]]", rule)
+    (root / "etc/tributary/router.d/use-night.toml").write_text('[wan.lte]\nuse = "backup"\n')
+    (root / "etc/tributary/throttler.d/mine.toml").write_text('[[rules]]\nname = "mine"\n')
+    assert look.facts(root, Role.ROUTER, NOTHING).saved == (
+        ("/etc/tributary/router.d/use-my-lte.toml", "my-lte"),
+        ("/etc/tributary/throttler.d/limit-link1.toml", "link1"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,20 @@ def test_what_was_written_last_time_goes_unless_it_is_written_again() -> None:
     assert RemoveFile("/etc/hostname") not in found
 
 
+def test_what_was_saved_of_links_and_paths_goes_with_them_since_no_daemon_would_start() -> None:
+    kept = [("/etc/tributary/router.d/use-lte.toml", "lte"), ("/etc/tributary/throttler.d/limit-link1.toml", "link1")]
+    gone = [("/etc/tributary/router.d/use-old.toml", "old"), ("/etc/tributary/throttler.d/limit-link2.toml", "link2")]
+    saved = (*kept, *gone)
+
+    def removed(card: str, role: Role) -> set[str]:
+        found = planned(card, facts(role, saved=saved))
+        return {each.path for each in found if isinstance(each, RemoveFile)}.intersection(dict(saved))
+
+    assert removed(HOME, Role.ROUTER) == {gone[0][0]}
+    assert removed("", Role.GATEWAY) == {gone[1][0]}
+    assert removed("", Role.ROUTER) == set()
+
+
 def test_a_wireless_network_that_was_left_ends() -> None:
     given = facts(owned_units=("wpa_supplicant@wlan1.service",))
     assert units("", given)["wpa_supplicant@wlan1.service"] is False
