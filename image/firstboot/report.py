@@ -10,14 +10,14 @@ from image.firstboot import console, first_start, wifi
 from image.firstboot.facts import Facts
 from image.firstboot.files import inside
 from image.firstboot.first_start import shown
-from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
+from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, SQUID_PORT, client_side
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.identity import USER
 from image.firstboot.reading import NAME
 from image.firstboot.settings import OF_ROLE, Card, Role
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError
-from tributary.settings.hosts import CONVERT_PORT
+from tributary.settings.hosts import CONVERT_PORT, joined
 
 ERRORS, APPLIED = "tributary-errors.txt", "tributary-applied.txt"
 _ISSUE = "/etc/issue.d/50-tributary.issue"
@@ -63,9 +63,10 @@ class Report:
         self._say(f"{headline}\n{rest}")
 
     def _write(self, path: Path, text: str) -> None:
-        """The card is spared a write of what it has. One that cannot be written is no reason to stop."""
-        if path.exists() and path.read_text(errors="replace") == text:
-            return
+        """The card is spared a write of what it has. One that cannot be read or written is no reason to stop."""
+        with suppress(OSError):  # also of a file that a power cut has damaged
+            if path.read_text(errors="replace") == text:
+                return
         try:
             with suppress(OSError):  # which the write finds as well
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,8 +114,8 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
         yield f"The converters serve this box alone: add client_networks to {NAME}, and start the box anew."
     if card.client_networks:
         yield (
-            f"Clients: {', '.join(map(str, card.client_networks))}. HTTP proxy: {where}:3128 (Squid) or {HTTP_PORT}"
-            f" (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
+            f"Clients: {', '.join(map(str, card.client_networks))}. HTTP proxy: {joined(where, SQUID_PORT)} (Squid) or"
+            f" {HTTP_PORT} (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
         )
     yield from console.told(card, where)
     if not client_side(card, facts):

@@ -1,0 +1,23 @@
+"""What a box says of itself on the card and above the login prompt."""
+
+from pathlib import Path
+
+from image.firstboot.reading import read
+from image.firstboot.report import APPLIED, Report, next_steps
+from image.firstboot.settings import Role
+from tests.unit.image.firstboot.systems import facts
+
+
+def test_an_address_of_ipv6_is_apart_from_its_port() -> None:
+    card = read(b'client_networks = ["2001:db8::/32"]\nadmin_networks = ["fd00::/8"]\n', Role.GATEWAY)
+    said = " ".join(next_steps(card, facts(), ["2001:db8::7"]))
+    assert "HTTP proxy: [2001:db8::7]:3128 (Squid) or 3129 (native)" in said
+    assert "http://[2001:db8::7]:8480/" in said
+
+
+def test_a_file_on_the_card_that_cannot_be_read_is_no_reason_to_stop(tmp_path: Path) -> None:
+    card, root = tmp_path / "card", tmp_path / "root"
+    # As FAT may leave it when power fails: there, and no file.
+    (card / APPLIED).mkdir(parents=True)
+    Report(card, root, None).applied("This is a box.", ["Log in."], [])
+    assert "This is a box." in (root / "etc/issue.d/50-tributary.issue").read_text()
