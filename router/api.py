@@ -125,6 +125,7 @@ def _link_facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
         login_page=reconciler.portals.results.get(link.name),
         mtu=reconciler.paths.results.get(link.name),
         interface_mtu=link.interface.mtu if link.interface else 0,
+        lacks=_lacks(reconciler, link),
         inside=reconciler.verdicts.results.get(link.name),
         outside=reconciler.verdicts.results.get(outside(link.name)),
         others=tuple(
@@ -133,6 +134,14 @@ def _link_facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
             if other is not link and outside(other.name) in reconciler.verdicts.results
         ),
     )
+
+
+def _lacks(reconciler: Reconciler, link: Link) -> int | None:
+    """The IP version of all of the gateway's addresses, if the link leads out by the other one alone."""
+    target = reconciler.settings.probe.target
+    gateway = reconciler.gateways.resolved if reconciler.gateways.current else (target.address,) if target else ()
+    of_gateway, own = {each.version for each in gateway}, {each.version for each in link.next_hops}
+    return min(of_gateway) if of_gateway and own and own.isdisjoint(of_gateway) else None
 
 
 def _findings(found: Iterable[diagnosis.Diagnosis]) -> list[Answer]:

@@ -28,6 +28,7 @@ class Code(StrEnum):
     SAME_ADDRESS = "same-address"
     LAN_NETWORK = "lan-network"
     NO_GATEWAY = "no-default-route"
+    OTHER_VERSION = "other-ip-version"
     NO_ANSWER = "no-answer"
     NO_ANSWER_ANYWHERE = "no-answer-anywhere"
     TUNNEL_BLOCKED = "tunnel-blocked"
@@ -60,8 +61,8 @@ class LinkFacts:
     for how many seconds a link that is down must answer. ``is_gateway_reachable``: whether the gateway's public address
     answers pings, None if unknown. ``tunnel``: the UDP port of its tunnel, None without one. ``mtu`` and
     ``interface_mtu`` are the largest packets to the gateway and on the interface, in bytes, None if not measured.
-    ``inside`` and ``outside`` are the MPTCP verdicts in the tunnel and outside of it, and ``others`` those outside on
-    other links.
+    ``lacks``: the IP version of all of the gateway's addresses, if the link has the other one alone. ``inside`` and
+    ``outside`` are the MPTCP verdicts in the tunnel and outside of it, and ``others`` those outside on other links.
     """
 
     name: str
@@ -78,6 +79,7 @@ class LinkFacts:
     login_page: str | None = None
     mtu: int | None = None
     interface_mtu: int = 1500
+    lacks: int | None = None
     inside: Verdict | None = None
     outside: Verdict | None = None
     others: tuple[Verdict, ...] = ()
@@ -91,7 +93,8 @@ def of_link(facts: LinkFacts) -> tuple[Diagnosis, ...]:
 _DOWN: dict[str, tuple[Code, str]] = {
     Reason.NO_INTERFACE: (
         Code.NO_INTERFACE,
-        "Nothing is plugged in that fits {name}. Check the plug, then the rule of [wan.{name}] in the settings.",
+        "Nothing is plugged in that fits {name}, or its provider has refused the login (PPPoE). Check the plug, the"
+        " login, then the rule of [wan.{name}] in the settings.",
     ),
     Reason.SWITCHED_OFF: (
         Code.SWITCHED_OFF,
@@ -99,7 +102,8 @@ _DOWN: dict[str, tuple[Code, str]] = {
     ),
     Reason.NO_CARRIER: (
         Code.NO_CARRIER,
-        "{name} has no connection to its modem. Check the cable, and whether the modem is on; by radio, the signal.",
+        "{name} has no connection to its modem. Check the cable, and whether the modem is on; by radio,"
+        " the signal, and the passphrase.",
     ),
     Reason.NO_ADDRESS: (
         Code.NO_ADDRESS,
@@ -131,6 +135,12 @@ def _state(facts: LinkFacts) -> Diagnosis:
             Code.LOGIN_PAGE,
             f"{name}: a login page is in the way. Open {facts.login_page} in a browser on a device behind this box. If"
             f" it does not open there, unplug the other links meanwhile. {name} is used as soon as you are let in.",
+        )
+    if facts.lacks and facts.down in (None, Reason.NO_ANSWER):
+        return Diagnosis(
+            Code.OTHER_VERSION,
+            f"{name} has no IPv{facts.lacks}, and the gateway nothing else, so {name} does not lead there. Ask the"
+            f" provider for IPv{facts.lacks}, or give the gateway an address of IPv{10 - facts.lacks}.",
         )
     if facts.down is Reason.NO_ANSWER and facts.is_answered:
         return Diagnosis(

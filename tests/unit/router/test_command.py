@@ -12,6 +12,7 @@ from router.shaping.shaper import LinkShapers
 from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.refusals import command_error
+from tests.unit.router.enrolled import FIRST
 from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.daemons.logs import timestamp
@@ -85,6 +86,14 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     assert "dsl: down, no carrier" in said
     assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "set at run time: use" in said
     assert all(len(line) <= 80 for line in said.splitlines())
+
+
+@pytest.mark.parametrize("gateway", [text(FIRST), '[probe]\ntarget = "203.0.113.5:5124"'])
+def test_status_says_that_a_link_of_ipv6_alone_leads_to_no_gateway_of_ipv4(gateway: str) -> None:
+    reconciler = Reconciler(settings(SETTINGS + gateway), NOTHING_OWNED)
+    reconciler.reconcile(house(DSL, replace(LTE, addresses=LTE.addresses[1:], gateways=LTE.gateways[1:])), 0.0)
+    found = [[each["code"] for each in link["diagnosis"]] for link in api.status(reconciler, 1.0, 1.0)["wan"]]
+    assert found[0] != found[1] == ["other-ip-version"]
 
 
 def test_status_of_a_link_that_nobody_has_seen() -> None:

@@ -20,7 +20,9 @@ OUT = replace(SILENT, down=Reason.NO_ANSWER, is_target_answering=True)
     [
         (LinkFacts("lte", Reason.NO_INTERFACE), Code.NO_INTERFACE, "the rule of [wan.lte]"),
         (LinkFacts("lte", Reason.SWITCHED_OFF, "usb0"), Code.SWITCHED_OFF, "ip link set usb0 up"),
+        (LinkFacts("dsl", Reason.NO_INTERFACE), Code.NO_INTERFACE, "its provider has refused the login (PPPoE)"),
         (LinkFacts("dsl", Reason.NO_CARRIER, "eth0"), Code.NO_CARRIER, "Check the cable"),
+        (LinkFacts("cafe", Reason.NO_CARRIER, "wlan0"), Code.NO_CARRIER, "by radio, the signal, and the passphrase"),
         (LinkFacts("dsl", Reason.NO_ADDRESS, "eth0"), Code.NO_ADDRESS, "dsl got no address from its modem"),
         (LinkFacts("dsl", Reason.SAME_ADDRESS, "eth0"), Code.SAME_ADDRESS, "another network"),
         (LinkFacts("dsl", Reason.NO_GATEWAY, "eth0"), Code.NO_GATEWAY, "no way to the Internet"),
@@ -32,6 +34,9 @@ OUT = replace(SILENT, down=Reason.NO_ANSWER, is_target_answering=True)
         ),
         (replace(SILENT, is_gateway_reachable=True), Code.TUNNEL_BLOCKED, "it may not know this box any more"),
         (replace(SILENT, is_gateway_reachable=False), Code.NO_ANSWER_ANYWHERE, "it is away, or all links are"),
+        (replace(OUT, lacks=4), Code.OTHER_VERSION, "lte has no IPv4, and the gateway nothing else"),
+        (replace(WORKS, target=None, is_answered=None, lacks=6), Code.OTHER_VERSION, "an address of IPv4"),
+        (replace(SILENT, down=Reason.NO_CARRIER, lacks=4), Code.NO_CARRIER, "Check the cable"),
         (
             replace(SILENT, down=Reason.CAPTIVE_PORTAL, login_page="http://portal.example/?x"),
             Code.LOGIN_PAGE,
