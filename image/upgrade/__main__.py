@@ -46,6 +46,8 @@ exit status
 example
   tributary-upgrade install https://images.example.net/tributary-router-x86-0.2.0.raucb --restart"""
 
+_NOT_GOOD = "did not start well, or was not written whole"
+"""RAUC has it as bad from the moment on that it writes the slot."""
 _EVERY = 2.0  # seconds between two looks at the units
 _ALIKE = 5  # looks in a row with the same outcome are a verdict
 _PATIENCE = 300.0  # seconds that a start may take until then: slow disks, links that take their time
@@ -137,10 +139,11 @@ def _back(dry_run: bool, restart: bool) -> None:
     other, name = _inside(slots.other.device), slots.other.name
     if not other.version:
         raise CommandError(
-            Exit.UNAVAILABLE, f"slot {name} holds no system: there is no way back before the first upgrade"
+            Exit.UNAVAILABLE,
+            f"slot {name} holds no system: there is no way back before the first upgrade, nor after one that broke off",
         )
     if other.given_up or not slots.other.good:
-        why = other.given_up or "it did not start well"
+        why = other.given_up or f"it {_NOT_GOOD}"
         raise CommandError(
             Exit.UNAVAILABLE, f"slot {name}, version {other.version}, was given up ({why}): there is no way back"
         )
@@ -194,7 +197,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     elif other["given_up"]:
         second = f"version {other['version']}, given up: {other['given_up']}"
     else:
-        second = f"version {other['version']}, {'can be started' if other['good'] else 'did not start well'}"
+        second = f"version {other['version']}, {'can be started' if other['good'] else _NOT_GOOD}"
     return [
         f"slot {running['slot']}: version {running['version']}, runs, {state}",
         f"slot {other['slot']}: {second}",

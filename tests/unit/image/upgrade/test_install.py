@@ -67,3 +67,15 @@ def test_another_version_than_the_accepted_one_never_starts(
         install(slot, monkeypatch, version, *options)
     assert not (slot / "marked").exists() and not (slot / "carried").exists()
     assert not Trial(slot).on and (version or "unknown") in Trial(slot).reason
+
+
+@pytest.mark.usefixtures("slot")
+@pytest.mark.parametrize("version", ["", RUNNING])
+def test_after_an_upgrade_that_broke_off_nobody_is_said_to_have_started_the_slot_or_to_make_a_first_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    monkeypatch.setattr(command, "_inside", lambda _device: command._System(version))
+    with command_error(Exit.UNAVAILABLE, "was not written whole" if version else ", nor after one that broke off"):
+        command.main(["back"])
+    command.main(["status"])
+    assert ("or was not written whole" if version else "slot B: empty") in capsys.readouterr().out
