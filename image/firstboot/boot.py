@@ -16,6 +16,7 @@ from tributary.daemons.state_file import Tell
 from tributary.settings.errors import CommandError, Exit
 
 _SETTLE_SECONDS = 10
+_EXPLAINED = f"/usr/share/doc/tributary-image/examples/{NAME}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,11 @@ def content(folder: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         other = next(iter(sorted(folder.glob(f"{NAME}.*"))), None)
-        hint = f"{other.name} is there: rename it" if other else "the documentation has one to begin with"
+        hint = (
+            f"{other.name} is there: rename it"
+            if other
+            else f"an empty one will do to begin with: {_EXPLAINED} has all settings"
+        )
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
 
 

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+from image.firstboot import boot
 from image.firstboot.reading import read
 from image.firstboot.report import APPLIED, Report, next_steps
-from image.firstboot.settings import Role
+from image.firstboot.settings import Card, Role
+from tests.refusals import command_error
 from tests.unit.image.firstboot.systems import facts
+from tributary.settings.errors import Exit
 
 
 def test_an_address_of_ipv6_is_apart_from_its_port() -> None:
@@ -21,3 +24,9 @@ def test_a_file_on_the_card_that_cannot_be_read_is_no_reason_to_stop(tmp_path: P
     (card / APPLIED).mkdir(parents=True)
     Report(card, root, None).applied("This is a box.", ["Log in."], [])
     assert "This is a box." in (root / "etc/issue.d/50-tributary.issue").read_text()
+
+
+def test_without_a_file_on_the_card_it_is_said_what_will_do_instead(tmp_path: Path) -> None:
+    with command_error(Exit.NO_INPUT, "an empty one will do to begin with"):
+        boot.content(tmp_path)
+    assert all(read(b"", role) == Card() for role in Role)
