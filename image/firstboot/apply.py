@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot import files
+from image.firstboot import files, memory
 from image.firstboot.actions import (
     Action,
     DisableUnit,
@@ -19,7 +19,8 @@ from image.firstboot.actions import (
     Upkeep,
     WriteFile,
 )
-from image.firstboot.memory import PLACE, Memory
+from image.firstboot.memory import Memory
+from tributary.daemons.state_file import write_atomic
 from tributary.kernel.process import run as program
 from tributary.settings.errors import CommandError, Exit
 
@@ -44,19 +45,22 @@ def apply(actions: Sequence[Action], digest: str, system: System) -> None:
     """Do all of ``actions``, and remember them under ``digest``; raises CommandError (71), and then all files are as
     before.
 
-    Units that were enabled by then stay so; they find the old files.
+    Units that were enabled by then stay so; they find the old files. Power may go at any time: until all is done, the
+    memory has no digest, and the next start does all of it again.
     """
     on_files = [action for action in actions if not isinstance(action, OnMachine)]
     on_machine = [action for action in actions if isinstance(action, OnMachine)]
     news = files.news(system.root, on_files)
-    memory = WriteFile(f"/{PLACE}", Memory.after(digest, actions).text())
-    with files.changed(system.root, [*on_files, memory]):
+    begun = WriteFile(f"/{memory.PLACE}", memory.read(system.root).during(actions).text())
+    with files.changed(system.root, [begun, *on_files]):
         if system.running:
             for action in on_machine:
                 if isinstance(action, SetHostname):
                     socket.sethostname(action.name)
         for command in commands(on_machine, system, news):
             run(command)
+        done = Memory.after(digest, actions).text().encode()
+        write_atomic(files.inside(system.root, begun.path), done, begun.mode)
 
 
 def commands(actions: Iterable[OnMachine], system: System, news: Set[str]) -> Iterator[Sequence[str]]:

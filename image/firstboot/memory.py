@@ -33,6 +33,12 @@ class Memory:
             tuple(action.unit for action in done if isinstance(action, EnableUnit) and "@" in action.unit),
         )
 
+    def during(self, actions: Iterable[Action]) -> Self:
+        """While ``actions`` are done after these: with no file's digest, and what either has written."""
+        new = self.after("", actions)
+        files, units = (dict.fromkeys(each) for each in ((*self.files, *new.files), (*self.units, *new.units)))
+        return type(self)("", tuple(files), tuple(units))
+
     def text(self) -> str:
         return f"{to_json(self, indent=1).decode()}\n"
 
