@@ -85,8 +85,8 @@ class Prefixes:
         """Those that devices may still have addresses of."""
         return list(self._seen)
 
-    def update(self, lan: Lan, wall: float) -> None:
-        """Adds the prefixes at ``wall``, in seconds since 1970, and drops old ones."""
+    def update(self, lan: Lan, now: float) -> None:
+        """Adds the prefixes at ``now``, by the monotonic clock, and drops old ones."""
         if lan.settings.lan_ipv6 is not LanIpv6.LINK:
             self._seen = {}
             return
@@ -94,9 +94,9 @@ class Prefixes:
         for route in lan.observed.routes:
             owned = is_owned_route(route) and route.table == MAIN and route.interface == number
             if owned and isinstance(route.destination, IPv6Network):
-                self._seen.setdefault(route.destination, wall)
-        self._seen |= {prefix: wall for _, prefix in lan.delegating}
-        self._seen = {prefix: seen for prefix, seen in self._seen.items() if abs(wall - seen) < _REMEMBERED}
+                self._seen.setdefault(route.destination, now)
+        self._seen |= {prefix: now for _, prefix in lan.delegating}
+        self._seen = {prefix: seen for prefix, seen in self._seen.items() if now - seen < _REMEMBERED}
 
 
 def routes(lan: Lan) -> Iterator[Route]:

@@ -130,7 +130,7 @@ class Reconciler:
         self.links = tuple(self._judged(link, before.get(link.name), moment) for link in self.links)
         self.beginning = self._beginning()
         self.unmanaged = unmanaged_endpoints(observed, self.record.endpoints)
-        desired = self._desired(observed, wall)
+        desired = self._desired(observed, moment)
         owned = self._owned(observed, desired.endpoints)
         operations = diff(desired, owned, observed.endpoints, self._last_id)
         self._ids_in_use = frozenset(observed.endpoints)
@@ -223,12 +223,12 @@ class Reconciler:
             for route in observed.routes
         )
 
-    def _desired(self, observed: KernelState, wall: float) -> DesiredState:
+    def _desired(self, observed: KernelState, now: float) -> DesiredState:
         desired = desired_state(
             self.links, self.unmanaged, self.limits, self.gateway_tunnels, self.beginning, bypass=self.settings.bypass
         )
         inside = self._lan(observed, [link for link in self.links if link.works])
-        self._prefixes.update(inside, wall)
+        self._prefixes.update(inside, now)
         inside = replace(inside, remembered=self._prefixes.remembered)
         desired = replace(
             desired,

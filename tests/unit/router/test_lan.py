@@ -225,6 +225,13 @@ def test_a_prefix_whose_link_is_gone_is_refused_for_as_long_as_devices_may_have_
     assert tables(script) == {"2001:db8:a1::/64": 8401, "2001:db8:a2::/64": 8402}
 
 
+def test_a_clock_that_is_set_as_after_a_boot_has_no_prefix_forgotten() -> None:
+    script = Reconciling(text=LINK + SETTINGS)
+    script.now(*BOTH)
+    script.now(*BOTH[1:])
+    assert script.reconciler.reconcile(script.kernel, 1e9, now=5.0).operations == ()
+
+
 def test_a_link_that_is_a_backup_gives_no_addresses_while_a_better_one_works() -> None:
     links = SETTINGS + 'use = "backup"\n'
     script = Reconciling(text=LINK + links)
