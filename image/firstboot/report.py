@@ -18,6 +18,7 @@ from image.firstboot.settings import OF_ROLE, Card, Role
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError
 from tributary.settings.hosts import CONVERT_PORT, joined
+from tributary.settings.links import Use
 
 ERRORS, APPLIED = "tributary-errors.txt", "tributary-applied.txt"
 _ISSUE = "/etc/issue.d/50-tributary.issue"
@@ -134,12 +135,20 @@ def _home(card: Card, facts: Facts) -> Iterator[str]:
     else:
         yield f"Give devices at {where} addresses of {network}, {card.lan.address.ip} as router and DNS server."
     proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
-    yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
+    yield f"Their TCP connections take {'; '.join(_used(card))}. {proxy}"
     if card.enrolments:
         yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER} links"
     yield from console.told(card, where)
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
         yield f"On the gateway, once: tributary forward NAME {ports}"
+
+
+def _used(card: Card) -> Iterator[str]:
+    """The links of each use, and when they are used."""
+    uses = ((Use.PRIMARY, ""), (Use.OVERFLOW, " when others are full"), (Use.BACKUP, " when no other works"))
+    for use, when in uses:
+        if names := [name for name, wan in card.wan.items() if wan.use is use]:
+            yield ", ".join(names) + (when or ", all at once" * (len(names) > 1))
 
 
 def _asking(card: Card, facts: Facts) -> Iterator[str]:

@@ -7,6 +7,7 @@ from image.firstboot.reading import read
 from image.firstboot.report import APPLIED, Report, next_steps
 from image.firstboot.settings import Card, Role
 from tests.refusals import command_error
+from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import facts
 from tributary.settings.errors import Exit
 
@@ -30,3 +31,15 @@ def test_without_a_file_on_the_card_it_is_said_what_will_do_instead(tmp_path: Pa
     with command_error(Exit.NO_INPUT, "an empty one will do to begin with"):
         boot.content(tmp_path)
     assert all(read(b"", role) == Card() for role in Role)
+
+
+def test_a_link_that_waits_is_not_said_to_be_used_all_the_time() -> None:
+    def said(more: str) -> str:
+        steps = next_steps(read(HOME.replace("[lan]", f"{more}[lan]").encode(), Role.ROUTER), facts(Role.ROUTER))
+        return next(step for step in steps if step.startswith("Their TCP connections"))
+
+    assert said("").startswith("Their TCP connections take dsl, lte, all at once. HTTP proxy")
+    assert "take dsl; lte when no other works. " in said('use = "backup"\n')
+    assert "take dsl, c, all at once; lte when others are full. " in said(
+        'use = "overflow"\n[wan.c]\ninterface = "end1"\n'
+    )
