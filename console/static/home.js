@@ -19,7 +19,7 @@ export function Gateway({ gateway }) {
     <h2 id="gateway">Gateway</h2>
     <p>${gateway.address} <span class=${`answers ${gateway.answers ? "up" : "down"}`}>
       ${gateway.answers ? "answers" : "does not answer"}</span></p>
-    ${gateway.earlier && html`<p class="note">${gateway.earlier} comes first in the settings, and does not answer.</p>`}
+    ${gateway.earlier && html`<p class="note">${gateway.earlier} takes over again when it has answered for a while.</p>`}
     <${Table} label="Tunnels" heads=${TUNNELS} rows=${rows} empty="There is no tunnel yet." />
   </section>`;
 }

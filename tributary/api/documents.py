@@ -214,7 +214,7 @@ class HomeGateway(Document):
     address: str = Field(description="its name or address and port, as in the settings")
     resolved: tuple[str, ...] = Field(description="the addresses of its name")
     answers: bool = Field(description="whether it answers by any link")
-    earlier: str | None = Field(description="an earlier one of the settings, which does not answer")
+    earlier: str | None = Field(description="an earlier one of the settings, which has not answered for long enough")
     tunnels: tuple[LinkTunnel, ...] = Field(description="the tunnels to it")
 
 
