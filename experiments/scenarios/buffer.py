@@ -16,18 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_axes, name_paths
-from experiments.scenarios.downloads import (
-    RECEIVE_BUFFER,
-    TimedExperiment,
-    bound_what_is_received,
-    draw_sweep,
-    megabytes,
-)
+from experiments.scenarios.downloads import BufferExperiment, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Sizes
 from experiments.study.plot import resize
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every, within
-from experiments.testbed.build import Testbed
+from experiments.study.readings import Point, Readings, Repeated, Verdict, at_least, at_most, every, within
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
@@ -46,22 +39,18 @@ def needed(topology: Topology) -> float:
     return 2 * sum(link.down.rate.amount for link in topology.links) * longest / 8
 
 
-class Buffer(TimedExperiment):
-    """``buffer``: the sizes to try, each as the most that a receiving socket may take (tcp_rmem)."""
+class Buffer(BufferExperiment):
+    """Every size by IPv4; the paper's two by IPv6 as well."""
 
     paper = "figure 4"
     claim = "A receive buffer of 0.18 MB starves MPTCP, one of 0.72 MB does not: 0.48 MB are needed."
     expected = "Throughput grows with the buffer up to about 0.48 MB and not beyond."
-    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"}
-    any_links = False
     real_links = True
-    own_axes = RECEIVE_BUFFER
 
     buffer: Sizes = _SWEEP
 
     def points(self, topology: Topology) -> list[Point]:
-        """Every size by IPv4; the paper's two by IPv6 as well."""
         first, of_both = [topology.links[0].name], [size for size in self.buffer if size in (_TOO_SMALL, _LARGE)]
         by_family = {"ipv4": self.buffer, "ipv6": of_both}
         return [
@@ -69,10 +58,6 @@ class Buffer(TimedExperiment):
             for family in topology.families
             for point in every(buffer=by_family[family], by=CONVERTERS, link=first, family=[family])
         ]
-
-    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        bound_what_is_received(testbed, Size.parse(point["buffer"]))
-        return super().measure(testbed, point, repetition)
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for converter in CONVERTERS:

@@ -16,39 +16,26 @@ from matplotlib.figure import Figure
 
 from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
-from experiments.scenarios.downloads import (
-    RECEIVE_BUFFER,
-    TimedExperiment,
-    bound_what_is_received,
-    megabytes,
-    reading_of,
-    values_of,
-)
-from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.study.blueprint import TestbedBlueprint
+from experiments.scenarios.downloads import FULL_MTU, BufferExperiment, megabytes
 from experiments.study.experiment import Mtus, Sizes
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
-from experiments.testbed.build import Testbed
-from experiments.testbed.topology import Profile, Topology
+from experiments.study.readings import Point, Readings, Repeated, Verdict, at_least, at_most, every
+from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
 _BY = "native"
-_FULL = 1500
 _HEADERS = 80  # bytes of a packet that are no payload: IPv4, TCP with timestamps, DSS (RFC 8684 section 3.3)
 _ROOM = 1.5  # times the proportion: the sizes tried are a step of 1.4 apart
 
 
-class BufferMtu(TimedExperiment):
-    """``mtu``: sizes of packets to try, in bytes; ``buffer``: the most that the client's receive buffer may take."""
+class BufferMtu(BufferExperiment):
+    """``mtu``: sizes of packets to try, in bytes."""
 
     paper = "section 3.4"
     claim = "With smaller packets TCP's memory should be extended in proportion."
     expected = (
         "The smaller the packets, the larger the buffer that is needed, in proportion to what they carry at most."
     )
-    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
-    own_axes = RECEIVE_BUFFER
 
     mtu: Mtus = (1500, 1280, 1000, 576)
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
@@ -57,19 +44,10 @@ class BufferMtu(TimedExperiment):
         alone = {"by": [_BY], "link": [topology.links[0].name], "family": ["ipv4"]}
         return every(mtu=self.mtu, buffer=self.buffer, **alone)
 
-    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
-        return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
-
-    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        testbed.set_mtu(int(point["mtu"]))
-        bound_what_is_received(testbed, Size.parse(point["buffer"]))
-        download = self.download(testbed, point, repetition)
-        return reading_of(download, point, repetition, values_of(download, self.warm_up))
-
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         found = knees(readings)
-        if full := found.get(_FULL):
-            for mtu in (each for each in found if each < _FULL):
+        if full := found.get(FULL_MTU):
+            for mtu in (each for each in found if each < FULL_MTU):
                 claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
                 yield at_least(claim, found[mtu], full, "MB")
                 claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
@@ -90,7 +68,7 @@ class BufferMtu(TimedExperiment):
 
 def _proportion(mtu: float) -> float:
     """How many times the packets that as much payload takes, beside full ones."""
-    return (_FULL - _HEADERS) / (mtu - _HEADERS)
+    return (FULL_MTU - _HEADERS) / (mtu - _HEADERS)
 
 
 def knees(readings: Readings) -> dict[float, Repeated]:

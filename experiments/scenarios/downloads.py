@@ -11,19 +11,20 @@ from pydantic import Field
 from experiments.fetch import fetch
 from experiments.plots import colours_of, line, paths
 from experiments.record import Download, Sample
-from experiments.study.blueprint import CONVERTERS
-from experiments.study.experiment import Experiment, Seconds
+from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.experiment import Experiment, Seconds, Sizes
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import File, random_file
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import counted
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 RECEIVE_BUFFER = {"receive-buffer": "buffer", "net.ipv4.tcp_rmem": "buffer"}
 """``own_axes`` of experiments that bound what the client receives by their option ``buffer``."""
+FULL_MTU = 1500
 NO_MARK = 4294967295
 """The kernel's own tcp_notsent_lowat."""
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
@@ -54,19 +55,48 @@ class TimedExperiment(Experiment):
         return fetched(testbed, point, file, self.seconds)
 
 
+class BufferExperiment(TimedExperiment):
+    """``buffer``: the sizes to try, each as the most that the client's receiving sockets may take (tcp_rmem)."""
+
+    over = "buffer.toml"
+    own_axes = RECEIVE_BUFFER
+
+    buffer: Sizes
+
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        """Links with the point's MTU, if it has one, and the gateway sends as a kernel by itself does, the papers'
+        among them: with the appliance's low mark for unsent bytes a slow path is given less at a time, and MPTCP does
+        with a smaller buffer.
+        """
+        sysctls = {"net.ipv4.tcp_notsent_lowat": str(NO_MARK)}
+        if "mtu" not in point:
+            return TestbedBlueprint(profile, sysctls=sysctls)
+        mtu = int(point["mtu"])
+        return TestbedBlueprint(with_queues_of_as_many_bytes(profile, mtu), sysctls=sysctls, mtu=mtu)
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
+        return super().measure(testbed, point, repetition)
+
+
 def megabytes(size: str) -> float:
     """What a point calls ``size``, as a number."""
     return Size.parse(size).amount / 1e6
 
 
-def bound_what_is_received(testbed: Testbed, most: Size) -> None:
-    """Let the client take ``most``, and the gateway send as a kernel by itself does, the papers' among them.
+def with_queues_of_as_many_bytes(profile: Profile, mtu: int) -> Profile:
+    """``profile``, whose queues count full packets, for packets of ``mtu`` bytes."""
+    factor = FULL_MTU / mtu
+    return Profile(links={name: _with_queues(link, factor) for name, link in profile.links.items()})
 
-    With the appliance's low mark for unsent bytes (tcp_notsent_lowat) a slow path is given less at a time, and MPTCP
-    does with a smaller buffer.
-    """
-    bound_receive_buffer(testbed, most.amount)
-    testbed.gateway.sysctl(net__ipv4__tcp_notsent_lowat=NO_MARK)
+
+def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
+    """With ``factor`` times as many packets in every queue."""
+    ways = {
+        name: way.model_copy(update={"queue": way.queue and round(factor * way.queue)})
+        for name, way in (("down", link.down), ("up", link.up))
+    }
+    return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
 
 
 def draw_sweep(

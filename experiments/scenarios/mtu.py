@@ -21,40 +21,37 @@ from matplotlib.figure import Figure
 
 from experiments.plots import name_axes
 from experiments.scenarios.downloads import (
+    FULL_MTU,
     LEGACY,
-    RECEIVE_BUFFER,
-    TimedExperiment,
-    bound_what_is_received,
+    BufferExperiment,
     draw_sweep,
     megabytes,
     reading_of,
     values_of,
 )
-from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Mtus, Sizes
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
+from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
-from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
+from experiments.testbed.topology import IPV6_LEAST_MTU, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
 from tributary.settings.units import Size
 
-_FULL, _SMALL = 1500, 1000
-_IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface below
+_SMALL = 1000
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 
 
-class Mtu(TimedExperiment):
+class Mtu(BufferExperiment):
     """``mtu``: sizes to try, in bytes; ``buffer``: the most that the client may take, the paper's and a larger one."""
 
     paper = "figure 5"
     claim = "With 0.72 MB smaller packets cost MPTCP more than legacy TCP; a larger buffer mends it."
     expected = "1000 bytes instead of 1500 cost far more than the headers' 2.8 % with 0.72 MB, legacy TCP 1.8 %."
-    over = "buffer.toml"
     quick = {"repeat": 1, "seconds": 2.5, "warm_up": 1.0, "mtu": "9000,1500,1000"}
     least_links = 2
     real_links = True
     any_links = True
-    own_axes = RECEIVE_BUFFER
 
     mtu: Mtus = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))
@@ -67,16 +64,12 @@ class Mtu(TimedExperiment):
         return [
             point
             for point in points
-            if point["family"] == "ipv4" or (by_ipv6.items() <= point.items() and int(point["mtu"]) >= _IPV6_LEAST)
+            if point["family"] == "ipv4" or (by_ipv6.items() <= point.items() and int(point["mtu"]) >= IPV6_LEAST_MTU)
         ]
-
-    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
-        return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
-        testbed.set_mtu(int(point["mtu"]))
-        bound_what_is_received(testbed, Size.parse(point["buffer"]))
+        bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
         packets, converter = packets_received(client, links), process_seconds(gateway)
         machine = machine_seconds(gateway)
         download = self.download(testbed, point, repetition)
@@ -90,7 +83,7 @@ class Mtu(TimedExperiment):
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for converter in CONVERTERS:
-            if {_FULL, _SMALL} <= set(self.mtu):
+            if {FULL_MTU, _SMALL} <= set(self.mtu):
                 yield from self._on_small_packets(readings.at(family="ipv4"), converter)
             yield self._on_every_size(readings, topology, converter)
 
@@ -135,24 +128,9 @@ class Mtu(TimedExperiment):
         return at_least(claim, least, 1, "times")
 
 
-def with_queues_of_as_many_bytes(profile: Profile, mtu: int) -> Profile:
-    """``profile``, whose queues count full packets, for packets of ``mtu`` bytes."""
-    factor = _FULL / mtu
-    return Profile(links={name: _with_queues(link, factor) for name, link in profile.links.items()})
-
-
-def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
-    """With ``factor`` times as many packets in every queue."""
-    ways = {
-        name: way.model_copy(update={"queue": way.queue and round(factor * way.queue)})
-        for name, way in (("down", link.down), ("up", link.up))
-    }
-    return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
-
-
 def _lost(readings: Readings) -> Repeated:
     """Percent of the throughput with full packets, by repetition."""
-    both = (readings.at(mtu=str(mtu)).repeated("steady_mbps") for mtu in (_FULL, _SMALL))
+    both = (readings.at(mtu=str(mtu)).repeated("steady_mbps") for mtu in (FULL_MTU, _SMALL))
     return Repeated.of(lambda full, small: 100 * (1 - small / full), *both)
 
 

@@ -31,6 +31,7 @@ FAMILIES = ("ipv4", "ipv6")
 PROXY_PORT = 3128
 NATIVE_PORT = 3129
 DEFAULT_QUEUE = 100  # packets
+IPV6_LEAST_MTU = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface below
 MPTCP_MOST = 8  # endpoints and further subflows: MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
 _Links = TypeVar("_Links")
