@@ -24,7 +24,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.server import start_origin
-from experiments.testbed.topology import FAMILIES, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
 _PORT = 8080
@@ -43,9 +43,11 @@ class ConversionDelay(Experiment):
     claim = "The converter delays a connection's SYN and its data by little."
     expected = "Tens of microseconds for each packet by the native converter, several times that by Squid."
     quick = {"repeat": 1, "seconds": 3.0}
-    at = every(by=CONVERTERS, family=FAMILIES)
 
     seconds: Seconds = 8.0
+
+    def points(self, topology: Topology) -> list[Point]:
+        return every(by=CONVERTERS, family=topology.families)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
@@ -60,8 +62,8 @@ class ConversionDelay(Experiment):
             told = seen()
         return Reading(point, repetition, dict(_values(told)))
 
-    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-        for family in FAMILIES:
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for family in topology.families:
             yield from _verdicts(readings.at(family=family), family)
 
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:

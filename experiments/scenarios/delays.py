@@ -42,6 +42,8 @@ class Delays(TimedExperiment):
     over = "delays.toml"
     quick = {"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"}
 
+    own_axes = {"wireless.delay": "difference"}
+
     difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
 
     def points(self, topology: Topology) -> list[Point]:

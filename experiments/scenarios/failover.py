@@ -77,13 +77,13 @@ class Failover(Experiment):
     def seconds(self) -> float:
         return self.before + self.down + self.after
 
-    def points(self, _topology: Topology) -> list[Point]:
-        """Every event by each converter; a cut by IPv6, and two events without the appliance's kernel settings, as
-        well.
+    def points(self, topology: Topology) -> list[Point]:
+        """Every event by each converter; a cut by the other families, and two events without the appliance's kernel
+        settings, as well.
         """
         points = [_point(event, converter) for event in EVENTS for converter in CONVERTERS]
         bare = [_point(event, "native", settings="kernel") for event in ("cut", "half-dead")]
-        return [*points, _point("cut", "native", family="ipv6"), *bare]
+        return [*points, *(_point("cut", "native", family=each) for each in topology.families[1:]), *bare]
 
     def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
         return TestbedBlueprint(profile, tuned=point["settings"] == "appliance")

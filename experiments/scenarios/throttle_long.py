@@ -19,7 +19,7 @@ from experiments.scenarios.downloads import LEGACY, draw_panels
 from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleExperiment
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict, at_least
-from experiments.testbed.topology import FAMILIES, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
 _FILLED = 0.85  # of the other link's rate, on the wire
@@ -48,10 +48,10 @@ class ThrottleLong(ThrottleExperiment):
         first = topology.links[0].name
         alone = [{"by": LEGACY, "held": FREE, "link": link.name} for link in topology.links[:2]]
         through = [{"by": name, "held": held, "link": first} for name in CONVERTERS for held in (FREE, ALWAYS)]
-        return [{**each, "family": family} for family in FAMILIES for each in (*alone, *through)]
+        return [{**each, "family": family} for family in topology.families for each in (*alone, *through)]
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-        for family, converter in product(FAMILIES, CONVERTERS):
+        for family, converter in product(topology.families, CONVERTERS):
             yield from self._verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
 
     def _verdicts(self, topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:

@@ -21,7 +21,7 @@ from experiments.testbed.appliance import bound_receive_buffer, policy_over, sta
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import python
 from experiments.testbed.server import random_file
-from experiments.testbed.topology import FAMILIES, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
@@ -116,7 +116,7 @@ class HeldDownload(ThrottleExperiment):
         """The verdict of its own, beside those on every hold."""
 
     def points(self, topology: Topology) -> list[Point]:
-        return every(by=CONVERTERS, held=[self.held], link=[topology.links[0].name], family=FAMILIES)
+        return every(by=CONVERTERS, held=[self.held], link=[topology.links[0].name], family=topology.families)
 
     def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for point in sorted(self.points(topology), key=itemgetter("family")):

@@ -44,7 +44,7 @@ _RUN_END = """\
   congestion, scheduler     the kernel's congestion controls and MPTCP schedulers, on client, gateway and server
   subflows                  how many further subflows both ends allow
   receive-buffer, send-buffer    the most of TCP's buffers, such as 0.5MB
-  mtu                       the links' largest packet in bytes
+  mtu                       the links' largest packet in bytes; below 1280 over IPv4 alone
   LINK.KEY                  a link's description, such as wireless.delay=15ms,60ms
   net.NAME                  any setting of the kernel, such as net.ipv4.tcp_ecn=0,1
 

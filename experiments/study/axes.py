@@ -72,7 +72,12 @@ def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
     key, equals, values = sweep.partition("=")
     if not equals or "" in (key, *values.split(",")):
         raise CommandError(Exit.USAGE, f"--sweep {sweep}: accepted: KEY=VALUE,VALUE, such as mtu=1500,1000")
-    return key, tuple(values.split(","))
+    return key, tuple(dict.fromkeys(values.split(",")))
+
+
+def is_of_links(key: str) -> bool:
+    """Whether an axis is a key of a link's description."""
+    return key not in AXES and not _SYSCTL.fullmatch(key)
 
 
 def put(place: Blueprint, key: str, value: str) -> TestbedBlueprint:

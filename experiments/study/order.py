@@ -8,12 +8,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from experiments.results import commit, uncommitted
-from experiments.study.axes import put
+from experiments.study.axes import is_of_links, put
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.experiment import Experiment
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Readings, Verdict
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import FAMILIES, IPV6_LEAST_MTU, Profile, Topology
 from tributary.settings.errors import invalid_value
 
 if TYPE_CHECKING:
@@ -53,13 +53,20 @@ class Order:
     def combinations(self) -> list[Combination]:
         """Without axes a single one, of no values."""
         each = (dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values()))
-        return [Combination(values, self.place.topology(self._links_at(values))) for values in each]
+        return [Combination(values, self._topology_at(values)) for values in each]
 
-    def _links_at(self, values: Mapping[str, str]) -> Profile:
+    def _topology_at(self, values: Mapping[str, str]) -> Topology:
+        """Without IPv6 where packets are too small for it."""
+        swept = self._swept(values)
+        topology = self.place.topology(swept.profile)
+        too_small = swept.mtu is not None and swept.mtu < IPV6_LEAST_MTU
+        return replace(topology, families=FAMILIES[:1]) if too_small else topology
+
+    def _swept(self, values: Mapping[str, str]) -> TestbedBlueprint:
         blueprint = TestbedBlueprint(self.profile)
         for key, value in values.items():
             blueprint = put(blueprint, key, value)
-        return blueprint.profile
+        return blueprint
 
     @property
     def points(self) -> list[Point]:
@@ -75,14 +82,19 @@ class Order:
             if own := key if key in point else self.experiment.own_axes.get(key):
                 accepted = f"--set {own}=..., which {self.experiment.name} sweeps itself"
                 raise invalid_value("--sweep", key, value, accepted)
+        if point.get("family", FAMILIES[0]) not in combination.topology.families and "mtu" in combination.values:
+            accepted = f"{IPV6_LEAST_MTU} to 9000, since {self.experiment.name} measures over IPv6"
+            raise invalid_value("--sweep", "mtu", combination.values["mtu"], accepted)
         return point
 
     def blueprint(self, point: Point) -> Blueprint:
-        """What to measure ``point`` on."""
+        """What to measure ``point`` on: what the experiment makes of links is made of them as they are swept."""
         own = {key: value for key, value in point.items() if key not in self.axes}
-        found = self.place.blueprint(self.experiment.blueprint(self.profile, own))
-        for key in self.axes:
-            found = put(found, key, point[key])
+        values = {key: point[key] for key in self.axes}
+        found = self.place.blueprint(self.experiment.blueprint(self._swept(values).profile, own))
+        for key, value in values.items():
+            swept = put(found, key, value)  # also of links: it refuses those that the experiment has not
+            found = found if is_of_links(key) else swept
         return found
 
     def judged(self, readings: Readings) -> list[Verdict]:

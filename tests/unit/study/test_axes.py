@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
+from experiments.study.experiment import Experiment
 from experiments.study.order import Order
 from experiments.study.readings import Point, Reading, Readings
 from tests.refusals import command_error
@@ -21,10 +22,10 @@ def order(*sweeps: str, name: str = "legacy") -> Order:
 
 
 def test_two_axes_are_measured_at_all_combinations() -> None:
-    points = order("mtu=1500,1000", "congestion=cubic,reno").points
+    points = order("mtu=1500,1280", "congestion=cubic,reno").points
     assert len(points) == 4 * len(order().points)
     assert {(point["mtu"], point["congestion"]) for point in points} == {
-        (mtu, congestion) for mtu in ("1500", "1000") for congestion in ("cubic", "reno")
+        (mtu, congestion) for mtu in ("1500", "1280") for congestion in ("cubic", "reno")
     }
 
 
@@ -76,12 +77,62 @@ def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
         ("mtu", "mtu=1500,1000", "accepted: --set mtu=..., which mtu sweeps itself"),
         ("buffer", "receive-buffer=1MB", "accepted: --set buffer=..., which buffer sweeps itself"),
         ("throttle-long", "net.ipv4.tcp_rmem=4096 4096 4096", "accepted: --set buffer=..., which throttle-long"),
+        ("delays", "wireless.delay=20ms", "accepted: --set difference=..., which delays sweeps itself"),
+        ("never-below", "wired.delay=20ms", "one of the links first, second"),
         ("acceleration", "mtu=1500", "accepted: for experiments on a testbed alone"),
     ],
 )
 def test_an_axis_that_an_experiment_does_not_have_is_refused(name: str, sweep: str, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         order(sweep, name=name)
+
+
+@pytest.mark.parametrize("name", ["legacy", "multipath", "throttle-first", "throttle-long", "conversion-delay"])
+def test_packets_too_small_for_ipv6_are_measured_and_judged_over_ipv4_alone(name: str) -> None:
+    """Linux takes IPv6 off an interface with an MTU below 1280 bytes (RFC 8200 section 5)."""
+    made = order("mtu=1280,1000", name=name)
+    families = {mtu: {point["family"] for point in made.points if point["mtu"] == mtu} for mtu in ("1280", "1000")}
+    assert families == {"1280": {"ipv4", "ipv6"}, "1000": {"ipv4"}}
+    assert [each.topology.families for each in made.combinations] == [("ipv4", "ipv6"), ("ipv4",)]
+
+
+def test_an_experiment_over_ipv6_alone_is_refused_packets_too_small_for_it() -> None:
+    class OverIPv6(Experiment):
+        claim = "Who measures over IPv6 needs 1280 bytes."
+        at = ({"family": "ipv6"},)
+
+        def measure(self, _built: object, point: Point, repetition: int) -> Reading:
+            return Reading(point, repetition, {})
+
+    with command_error(Exit.USAGE, "mtu = '1000': accepted: 1280 to 9000"):
+        orders([OverIPv6()], (), sweeps=["mtu=1280,1000"])
+
+
+def swept(name: str, sweep: str, **circumstances: str) -> TestbedBlueprint:
+    made = order(sweep, name=name)
+    (point, *_) = (each for each in made.points if circumstances.items() <= each.items())
+    blueprint = made.blueprint(point)
+    assert isinstance(blueprint, TestbedBlueprint)
+    return blueprint
+
+
+def test_what_an_experiment_makes_of_links_it_makes_of_them_as_they_are_swept() -> None:
+    delays = swept("delays", "wired.delay=5ms,20ms", **{"difference": "80ms", "wired.delay": "20ms"}).profile.links
+    assert [str(link.delay) for link in delays.values()] == ["20ms", "60ms"]
+    small = swept("buffer-mtu", "wired.queue=100", mtu="1000").profile.links
+    assert small["wired"].queue == 150
+    assert swept("buffer-mtu", "wired.queue=100", mtu="1500").profile.links["wired"].queue == 100
+
+
+@pytest.mark.parametrize("name", ["buffer", "buffer-mtu", "mtu"])
+def test_the_low_mark_can_be_swept_where_an_experiment_has_none_by_itself(name: str) -> None:
+    key = "net.ipv4.tcp_notsent_lowat"
+    assert swept(name, "congestion=reno").sysctls == {key: "4294967295"}
+    assert swept(name, f"{key}=16384").everywhere[key] == "16384"  # set last
+
+
+def test_a_value_that_is_given_twice_is_measured_once() -> None:
+    assert [point["mtu"] for point in order("mtu=1500,1280,1500", name="delays").points[::5]] == ["1500", "1280"]
 
 
 def test_a_key_that_is_given_twice_is_refused() -> None:
