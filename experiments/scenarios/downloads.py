@@ -91,12 +91,12 @@ def with_queues_of_as_many_bytes(profile: Profile, mtu: int) -> Profile:
 
 
 def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
-    """With ``factor`` times as many packets in every queue."""
+    """With ``factor`` times as many packets in every queue, and room for one at least."""
     ways = {
-        name: way.model_copy(update={"queue": way.queue and round(factor * way.queue)})
+        name: way.model_copy(update={"queue": way.queue and max(1, round(factor * way.queue))})
         for name, way in (("down", link.down), ("up", link.up))
     }
-    return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
+    return link.model_copy(update={"queue": max(1, round(factor * (link.queue or DEFAULT_QUEUE))), **ways})
 
 
 def draw_sweep(

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from json import dumps
 from typing import TYPE_CHECKING
 
 from experiments.results import commit, uncommitted
@@ -134,12 +135,11 @@ class Order:
 
     def _shuffled(self, repetition: int) -> list[Point]:
         chance = random.Random(f"{self.experiment.name} {repetition}")
-        grounds = [(self.blueprint(point), point) for point in self.points]
-        places = [
-            place for number, (place, _) in enumerate(grounds) if place not in [each for each, _ in grounds[:number]]
-        ]
-        chance.shuffle(places)
-        together = [[point for ground, point in grounds if ground == place] for place in places]
+        by_ground: dict[str, list[Point]] = {}
+        for point in self.points:
+            by_ground.setdefault(dumps(self.blueprint(point).as_json(), default=str), []).append(point)
+        together = [*by_ground.values()]
+        chance.shuffle(together)
         return [point for points in together for point in chance.sample(points, len(points))]
 
     def stands_on(self, reading: tuple[int, Point]) -> tuple[int, Blueprint]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from hashlib import sha256
 from itertools import product
 from math import sqrt
 from operator import sub, truediv
@@ -29,9 +30,18 @@ def name_of(point: Point) -> str:
     return ",".join(f"{key}={value}" for key, value in point.items())
 
 
+_LONGEST_NAME = 200
+"""Bytes: a file's may have 255, its suffix among them."""
+
+
 def file_name(point: Point, repetition: int) -> str:
-    """``converter=native,family=ipv4-01``: of the files of a reading, without their suffix; a path in it is quoted."""
-    return f"{name_of(point).replace('/', '%2F')}-{repetition:02}"
+    """``converter=native,family=ipv4-01``: of the files of a reading, without their suffix; a path in it is quoted, and
+    of one that is too long a digest takes the end's place.
+    """
+    name = name_of(point).replace("/", "%2F")
+    if len(name.encode()) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME // 2]}...{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name}-{repetition:02}"
 
 
 @dataclass(frozen=True)

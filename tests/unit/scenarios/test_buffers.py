@@ -5,6 +5,7 @@ import pytest
 from experiments.scenarios.buffer import Buffer, needed
 from experiments.scenarios.buffer_mtu import BufferMtu
 from experiments.scenarios.delays import Delays
+from experiments.scenarios.downloads import with_queues_of_as_many_bytes
 from experiments.scenarios.mtu import Mtu
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.changes import orders
@@ -168,6 +169,14 @@ def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:
     small = check({"mtu": "1500,1000"}, Mtu, "--set")
     points = small.points(topology(Mtu))
     assert {point["mtu"] for point in points if point["family"] == "ipv6"} == {"1500"}
+
+
+def test_a_short_queue_holds_a_packet_of_any_size() -> None:
+    """A queue of none would be one of 100: that of a link which says nothing of it."""
+    link = {"rate": "20mbit", "queue": 2, "down": {"queue": 1}}
+    links = with_queues_of_as_many_bytes(check({"links": {"short": link}}, Profile, "links"), 9000)
+    (direct,) = Topology.of(links).links
+    assert (direct.down.queue, direct.up.queue) == (1, 1)
 
 
 @pytest.mark.parametrize("size", ["", "1500,", "575", "9001", "1500;1000"])

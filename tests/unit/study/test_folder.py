@@ -38,6 +38,16 @@ def test_a_path_among_the_circumstances_is_part_of_a_file_s_name(tmp_path: Path)
     assert [each.point for each in folder.readings()] == [point]
 
 
+def test_circumstances_longer_than_a_name_may_be_have_files_of_their_own(tmp_path: Path) -> None:
+    """As of never-below-loads, whose points name all links, with a few axes of --sweep."""
+    folder = begun(tmp_path)
+    points = [{"links": "200mbit 600ms 0.1% 20; " * 10, "net.ipv4.tcp_rmem": f"4096 131072 {most}"} for most in (1, 2)]
+    for point in points:
+        folder.add(Reading(point, 1, {"mbps": 10.0}, {}))
+        assert folder.has(point, 1) and not folder.has(point, 2)
+    assert {each.point["net.ipv4.tcp_rmem"] for each in folder.readings()} == {"4096 131072 1", "4096 131072 2"}
+
+
 def test_a_torn_file_counts_as_missing(tmp_path: Path) -> None:
     """What a machine may leave that stops, and keeps a file's name before its bytes."""
     first = begun(tmp_path)
