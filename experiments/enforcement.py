@@ -18,7 +18,6 @@ class Enforcement:
 
     @property
     def milliseconds(self) -> float:
-        """From the one to the other."""
         return 1000 * (self.first_held - self.join_ack)
 
 

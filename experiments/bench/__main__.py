@@ -90,7 +90,6 @@ def _list(json: bool) -> None:
 def _run(
     name: str, only: Sequence[str], peers: Sequence[str], quick: bool, results: Path, allowed: Allowed, json: bool
 ) -> None:
-    """``only`` and ``peers`` are those of the benchmark's parts."""
     # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
     from experiments.study.changes import orders
     from experiments.testbed import preflight

@@ -50,7 +50,6 @@ class AccelerationInstances(Experiment):
     instances: Counts = (1, 100, 1000)
 
     def points(self, _topology: Topology) -> list[Point]:
-        """As many of each kind as it can be."""
         asked = every(by=_PROGRAMS, instances=self.instances)
         return [each for each in asked if int(each["instances"]) <= _MOST.get(each["by"], max(self.instances))]
 

@@ -58,7 +58,6 @@ class AccelerationOneCore(Experiment):
         return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6})
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """What each moves, and ``bulk_vs_PEER``."""
         ours = readings.at(by=NATIVE).repeated("mbps")
         return [
             *(Metric(f"one core, {name}", readings.at(by=name).values("mbps"), "Mbit/s") for name in _ALL),

@@ -76,7 +76,6 @@ class Accuracy(Experiment):
         return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error})
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """The largest error of all rates, and the quota's."""
         rates = Readings(reading for reading in readings if "rate" in reading.point)
         each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in rates})
         return [

@@ -58,7 +58,6 @@ class ConverterGrowth(Experiment):
     count_seconds: Seconds = 2.0
 
     def points(self, _topology: Topology) -> list[Point]:
-        """Each number of workers with each number of tunnels."""
         return every(by=[NATIVE], workers=self.workers, open=self.open)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:

@@ -82,7 +82,6 @@ class Enforcement(Experiment):
         return Reading(point, repetition, values, samples={"p50_ms": medians})
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """By either source of the throttler under load, and of single joins."""
         loads, single = {name: readings.at(joins=name) for name in _SOURCES}, readings.at(joins=_SINGLE)
         slowest = min(rate for load in loads.values() for rate in load.values("joins_per_second"))
         return [

@@ -79,7 +79,6 @@ class OffloadSoak(Experiment):
         return Reading(point, repetition, of(testbed))
 
     def _by_relay(self, testbed: Testbed) -> dict[str, float]:
-        """By the relay that does nothing else."""
         at = f"{Topology.PROXY4}:7000"
         with offload_relay(testbed.gateway, at, ORIGIN, _DEVICES, _AFTER) as relay:
             counted = self._transfer(testbed, ("--to", at), lambda: relay.output().count('"paused"'))
@@ -99,7 +98,6 @@ class OffloadSoak(Experiment):
             return counted | {"offloaded": float(left), "offloaded_percent": 100 * left / counted["transfers"]}
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """What was counted."""
         return [
             metric for by, names in _COUNTED.items() for metric in metrics_of(readings.at(by=by), names, _NAMES[by])
         ]

@@ -29,13 +29,11 @@ class Overlay(Experiment):
     times: Count = 9
 
     def measure(self, _built: None, point: Point, repetition: int) -> Reading:
-        """The medians of what the program measured, and all of it."""
         measured = ask(CALCULATOR, ["bench", "--repeat", str(self.times)])
         values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
         return Reading(point, repetition, values, samples={name: measured[name] for name in _MEASURED})
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """Medians, and how all pairs compare with Floyd-Warshall."""
         return [
             *metrics_of(readings, (*_MEASURED, _CHAINS)),
             *(

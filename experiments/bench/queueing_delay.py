@@ -32,13 +32,11 @@ class QueueingDelay(Experiment):
     seconds: Seconds = 10.0
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """``rtt_ms``, a median."""
         with serving(testbed):
             times = _round_trips(testbed, self.seconds, plain=point["leaf"] == _LONG)
         return Reading(point, repetition, {"rtt_ms": median(times)}, samples={"rtt_ms": times})
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """How much longer packets wait in the long queue."""
         by_leaf = [Metric(f"delay_{leaf}_ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
         short, long = (metric.median for metric in by_leaf)
         return [*by_leaf, Metric("delay_pfifo_vs_throttler", [long / short], RATIO)]

@@ -80,7 +80,6 @@ class ThrottlerScale(Experiment):
         return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}))
 
     def metrics(self, readings: Readings) -> list[Metric]:
-        """What the full table costs, and what it leaves of the throughput."""
         full, single = readings.at(table=_FULL), readings.at(table=_SINGLE)
         return [
             *(Metric(name, readings.at(table=name).values("mbps"), "Mbit/s") for name in (_FULL, _SINGLE)),

@@ -37,7 +37,6 @@ class Running(Parts):
         return self.network.start_back_end(name, *options or self.back_end_options, **settings)
 
     def stop(self) -> None:
-        """End all of it, what started last first."""
         for process in reversed(self.processes.values()):
             process.stop()
 

@@ -68,7 +68,6 @@ class Network:
 
     @property
     def device(self) -> Node:
-        """Of the LAN: it knows nothing of all this."""
         return self.nodes["device"]
 
     @property
@@ -86,7 +85,6 @@ class Network:
 
     @property
     def server(self) -> Node:
-        """It knows nothing of MPTCP."""
         return self.nodes["server"]
 
     def cut(self, link: Link) -> AbstractContextManager[None]:

@@ -126,6 +126,5 @@ def router_at_work(
 
 
 def _lan_commands(unit: str) -> list[str]:
-    """What the unit for the LAN does when it starts. Pure."""
     lines = [line.removeprefix("ExecStart=") for line in unit.splitlines() if line.startswith("ExecStart=")]
     return [line.removeprefix("-") for line in lines]

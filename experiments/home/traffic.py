@@ -33,7 +33,6 @@ class Call:
 
     @property
     def addresses(self) -> list[str]:
-        """All that the caller was known by."""
         return sorted({address for _, address in self.answers})
 
     def gap(self, since: float, until: float) -> float:

@@ -138,7 +138,6 @@ class HostsSettings(Settings):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """IPv4, and IPv6 if every link and the server have it."""
         everywhere = self.server.address6 and all(link.client6 for link in self.links.values())
         return FAMILIES if everywhere else FAMILIES[:1]
 

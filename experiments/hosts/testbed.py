@@ -36,7 +36,6 @@ class HostNode(Node):
         return self.host.command([self._there(word) for word in arguments])
 
     def there(self, path: Path) -> Path:
-        """Where the machine has what lies at ``path`` of this one."""
         return Path(self._there(str(path)))
 
     def _there(self, word: str) -> str:

@@ -72,7 +72,6 @@ class Mesh:
         return len(self.between)
 
     def join(self, low: int, high: int, round_trip_ms: float) -> None:
-        """Link two nodes, by their numbers."""
         nodes, between = [*self.nodes.values()], self.between[low, high]
         link = self._link(low, high, round_trip_ms)
         connect(link, nodes[low - 1], between, nodes[high - 1], seed=0)

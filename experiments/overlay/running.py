@@ -78,7 +78,6 @@ class Running(Parts):
         return converter.start(node, files.name, text)
 
     def _agent(self, name: str) -> Process:
-        """That of a node, whose converter runs."""
         address, files = self.mesh.address(name), self._files(name)
         where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
         # They share one machine: its pressure tells none of them from the others.
@@ -89,7 +88,6 @@ class Running(Parts):
         return self.mesh.nodes[name].start(f"{files.name}.agent", command)
 
     def status(self) -> Any:
-        """What scripts/overlay status says, as JSON."""
         return self.mesh.control.told(str(self.program), "status", *REACHED)
 
     def wait_until_complete(self) -> None:

@@ -89,7 +89,6 @@ def _join(client_key: bytes, listener_key: bytes, number: int, address_id: int) 
 
 
 def _subflow(client: _End, listener: _End, syn: MptcpOption, syn_ack: MptcpOption, ack: MptcpOption) -> Subflow:
-    """The three frames with their options."""
     return Subflow(
         _frame(client, listener, Flags.SYN, client.sequence, 0, syn),
         _frame(listener, client, Flags.SYN | Flags.ACK, listener.sequence, client.sequence + 1, syn_ack),

@@ -142,7 +142,6 @@ class Sum:
     wrong: list[Mapping[str, Any]] = field(default_factory=list)
 
     def transfer(self, address: str, port: int, files: Mapping[str, bytes]) -> None:
-        """One more."""
         self.transfers += 1
         try:
             half, told = _transfer(address, port, files)

@@ -187,7 +187,6 @@ class Model:
 
     @property
     def first_byte(self) -> float:
-        """To the first byte of the answer."""
         whole = 1000 * self.link.rtt
         handshake = {By.EARLY: self.round, By.ZERO_RTT: 0.0}.get(self.by, whole)
         return whole + handshake

@@ -51,7 +51,6 @@ class AccelerationBuffer(Experiment):
         return segments(split(Topology.of(profile).links[0], 2))
 
     def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
-        """``rate_mbps``."""
         chain.client.sysctl(net__ipv4__tcp_rmem=growing_to(self.receive.amount))
         for proxy in chain.proxies:
             proxy.sysctl(net__ipv4__tcp_wmem=growing_to(round(float(point["ratio"]) * self.receive.amount)))

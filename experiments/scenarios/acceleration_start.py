@@ -53,7 +53,6 @@ class AccelerationStart(Experiment):
     count: Count = 30
 
     def points(self, _topology: Topology) -> list[Point]:
-        """None, then each limit alone."""
         return [
             {"memory": UNLIMITED, "processor": UNLIMITED},
             *({"memory": str(size), "processor": UNLIMITED} for size in self.memory),

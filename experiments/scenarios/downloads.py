@@ -128,7 +128,6 @@ class DownloadExperiment(Experiment):
     warm_up: float = Field(default=1.0, ge=0, description="a number of seconds")
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """The download of a file, whole unless it takes too long."""
         download = fetched(testbed, point, random_file(self.size.amount, seed=repetition), self.longest)
         return reading_of(download, point, repetition, values_of(download, self.warm_up))
 

@@ -89,7 +89,6 @@ class Failover(Experiment):
         return TestbedBlueprint(profile, tuned=point["settings"] == "appliance")
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """One download, and what happens meanwhile."""
         topology = testbed.topology
         file = file_lasting(topology, self.seconds, seed=1)
         proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"

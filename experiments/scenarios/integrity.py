@@ -86,7 +86,6 @@ class Integrity(Experiment):
         return distance(Duration.parse(point["rtt"]), self.checksum)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """What the probe told, and what the kernels counted meanwhile."""
         client, gateway, near = testbed.client, testbed.gateway, Duration.parse(point["rtt"]) == _NONE
         listener = LISTENER if near else str(testbed.topology.links[0].gateway4)
         where = (listener, str(_PORT), str(_PAIRS), str(self.size.amount))

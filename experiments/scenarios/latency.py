@@ -105,7 +105,6 @@ class Latency(Experiment):
         figure.supylabel("time of a request, ms")
 
     def _requests(self, testbed: Testbed, point: Point) -> list[float]:
-        """Milliseconds of each."""
         topology = testbed.topology
         file = random_file(self.size.amount, seed=1)
         command = [

@@ -91,6 +91,5 @@ def _verdicts(topology: Topology, readings: Readings, converter: str, who: str) 
 
 
 def _share(reading: Reading, path: str) -> float:
-    """The share of the payload that came by ``path``."""
     total = sum(number for name, number in reading.values.items() if name.endswith("_bytes"))
     return reading.values.get(f"{path}_bytes", 0.0) / total

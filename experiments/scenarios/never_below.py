@@ -130,7 +130,6 @@ class NeverBelow(Experiment):
     settings: Compared = tuple(_STYLES)
 
     def drawn(self) -> Sequence[Case]:
-        """The cases of these options."""
         return drawn_cases(self.cases, self.seed)
 
     def points(self, _topology: Topology) -> list[Point]:
@@ -168,7 +167,6 @@ class NeverBelow(Experiment):
         return replace(reading, values={**reading.values, "learned": float(learned), "decisions": float(decisions)})
 
     def transfer(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
-        """One download."""
         file = random_file(Size.parse(point["size"]).amount, seed=repetition)
         download = fetched(testbed, point, file, self.longest)
         return Reading(point, repetition, values_of(download, 0), download.series())
@@ -243,7 +241,6 @@ class Result:
 
     @property
     def of_kernel(self) -> float | None:
-        """The appliance's settings beside the kernel's own."""
         both = [self.best.get(each) for each in (APPLIANCE, KERNEL)]
         return both[0] / both[1] if both[0] and both[1] else None
 

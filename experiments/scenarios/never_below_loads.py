@@ -112,7 +112,6 @@ def _traced(link: LinkSettings) -> LinkSettings:
 
 
 def _command(testbed: Testbed, point: Point, repetition: int) -> list[str]:
-    """What the client runs."""
     topology = testbed.topology
     (source,) = (str(link.client4) for link in topology.links if link.name == point["link"])
     size, server = Size.parse(point["size"]).amount, topology.SERVER4

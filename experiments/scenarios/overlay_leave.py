@@ -153,7 +153,6 @@ class Steps:
             self._set(min(self.now + self.step, self.most))
 
     def end(self) -> None:
-        """No delay any more."""
         if self.now:
             self._set(0)
 

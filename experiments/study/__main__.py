@@ -218,7 +218,6 @@ def _run(
     json: bool,
     dry_run: bool,
 ) -> int:
-    """``name`` is an experiment's, its file's or "all", ``changes`` and ``sweeps`` are KEY=VALUE each."""
     if measuring.pcap and hosts:
         raise Contradiction("--pcap and --hosts: accepted: one of them, nothing is captured on real machines")
     if profile and hosts:
@@ -276,14 +275,12 @@ def _perform(measuring: "Measuring", as_json: bool, wanted: Sequence[Order]) -> 
 
 
 def _report(names: Sequence[str], results: Path, output: Path | None) -> None:
-    """Without ``names``, of all."""
     results = results / "experiment"
     chosen = _chosen(names, results)
     _write_report(chosen, _records(chosen, results), output or results / "report.html")
 
 
 def _publish(names: Sequence[str], results: Path, to: Path) -> None:
-    """Without ``names``, all."""
     from experiments.study.papers import table
 
     everything = to / "experiment"

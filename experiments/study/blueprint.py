@@ -49,7 +49,6 @@ class Ground(Generic[Built]):
     standing: Callable[[str, int, float], AbstractContextManager[Standing[Built]]] = field(compare=False)
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return dict(self.described)
 
 

@@ -80,7 +80,6 @@ def _unknown(experiments: Iterable[Experiment], known: Iterable[Iterable[str]], 
 
 
 def _options(experiment: Experiment, changes: Iterable[str], quick: bool, repeat: int | None) -> Experiment:
-    """The same with other options."""
     document: dict[str, Any] = dict(experiment.quick) if quick else {}
     document |= {key: _read(value) for key, _, value in (change.partition("=") for change in changes)}
     if repeat is not None:

@@ -111,7 +111,6 @@ class Folder:
 
     @classmethod
     def newest(cls, parent: Path) -> Self | None:
-        """The newest whole run in ``parent``, if there is one."""
         whole = [path.parent for path in parent.glob("*/plan.json") if path.parent.suffix != ".partial"]
         return cls(max(whole)) if whole else None
 

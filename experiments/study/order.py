@@ -71,7 +71,6 @@ class Order:
 
     @property
     def points(self) -> list[Point]:
-        """The circumstances to measure in."""
         return [
             {**self._unswept(point, combination), **combination.values}
             for combination in self.combinations

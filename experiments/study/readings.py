@@ -62,7 +62,6 @@ class Reading:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """From what as_json() gave."""
         series = {path: [(at, rate) for at, rate in rates] for path, rates in document["series"].items()}
         samples = document.get("samples", {})
         sending = {name: [tuple(each) for each in known] for name, known in document.get("sending", {}).items()}
@@ -92,7 +91,6 @@ class Estimate:
         return cls(fmean(numbers), quantile * stdev(numbers) / sqrt(len(numbers)))
 
     def scaled(self, factor: float) -> "Estimate":
-        """The same in another unit."""
         return Estimate(self.mean * factor, self.margin * factor)
 
     def reaches(self, bound: float) -> "Decision":
@@ -167,7 +165,6 @@ class Readings(tuple[Reading, ...]):
         return {number(text): self.at(**{axis: text}) for text in sorted(texts, key=number)}
 
     def values(self, name: str) -> list[float]:
-        """The value ``name`` of every reading that has it."""
         return [reading.values[name] for reading in self if name in reading.values]
 
     def repeated(self, name: str) -> Repeated:
@@ -229,7 +226,6 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether it is decided that it does."""
         return self.decision is Decision.HOLDS
 
     @property

@@ -35,17 +35,14 @@ class Testbed:
 
     @property
     def client(self) -> Node:
-        """The node with the access links."""
         return self.node(CLIENT)
 
     @property
     def gateway(self) -> Node:
-        """The node that the converter and the throttler run on."""
         return self.node(GATEWAY)
 
     @property
     def server(self) -> Node:
-        """The node that knows nothing of MPTCP."""
         return self.node(SERVER)
 
     @property

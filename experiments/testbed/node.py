@@ -200,7 +200,6 @@ class Node:
 
     @property
     def _stdin(self) -> int:
-        """Where commands read from, for subprocess."""
         return subprocess.DEVNULL
 
     def _failure(self, arguments: Sequence[str], _code: int, complaint: str) -> CommandError:

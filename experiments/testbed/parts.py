@@ -19,7 +19,6 @@ class Parts(ABC):
         """Start one of them."""
 
     def start(self, *names: str) -> None:
-        """Start some, for the first time or again."""
         for name in names:
             self.processes[name] = self.begin(name)
 

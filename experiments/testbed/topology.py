@@ -163,7 +163,6 @@ class Link:
 
     @property
     def traced(self) -> bool:
-        """Whether a trace says how much this link carries, in either direction."""
         return bool(self.down.trace or self.up.trace)
 
     @property
@@ -172,7 +171,6 @@ class Link:
         return self.down.delay.seconds + self.up.delay.seconds
 
     def judged(self, what: str) -> bool:
-        """Whether ``what`` has to be as described."""
         return what not in self.unjudged
 
 

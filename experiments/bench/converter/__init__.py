@@ -243,7 +243,6 @@ class Converter(Experiment):
     held: Count = 20_000
 
     def points(self, _topology: Topology) -> list[Point]:
-        """Each measurement of each contender that can take part."""
         return [
             {**measurement, "by": by}
             for measurement in self._measurements()
@@ -253,7 +252,6 @@ class Converter(Experiment):
 
     @property
     def _asked(self) -> tuple[str, ...]:
-        """The contenders, ours first."""
         return tuple(name for name in CONTENDERS if name in (parts.NATIVE, parts.TUNNEL) or name in self.peers)
 
     def blueprint(self, _profile: object, point: Point) -> Ground[Contest]:
@@ -295,7 +293,6 @@ class Converter(Experiment):
                 yield {"measure": measurement}
 
     def _memory(self, testbed: Testbed, contender: Contender) -> dict[str, float]:
-        """What it takes before there is work."""
         megabytes, kilobytes = idle(testbed, contender, self.idle)
         values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
         if contender.name == parts.NATIVE:

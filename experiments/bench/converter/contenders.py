@@ -154,7 +154,6 @@ class Contender:
 
     @property
     def route(self) -> Route:
-        """To the origin through it."""
         if self.by_connect:
             return self.tunnel
         return ("--to", ORIGIN, "--via-http-proxy", self.listens) if self.is_asked else ("--to", self.listens)
