@@ -20,7 +20,7 @@ from experiments.scenarios.acceleration import segments, transfers
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Several
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.testbed.appliance import growing_to
+from experiments.testbed.appliance import BufferSize, growing_to
 from experiments.testbed.chain import By, Chain, split
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -39,9 +39,9 @@ class AccelerationBuffer(Experiment):
     any_links = True
 
     size: Size = Size(30_000_000)
-    receive: Size = Size(1_000_000)
-    ratio: Several[Annotated[float, Field(strict=False)]] = Field(
-        default=(0.5, 1.0, 1.5, 2.0, 4.0), description="numbers with commas between them, such as '0.5,2'"
+    receive: BufferSize = BufferSize(1_000_000)
+    ratio: Several[Annotated[float, Field(gt=0, strict=False)]] = Field(
+        default=(0.5, 1.0, 1.5, 2.0, 4.0), description="numbers above 0 with commas between them, such as '0.5,2'"
     )
 
     def points(self, _topology: Topology) -> list[Point]:

@@ -18,15 +18,15 @@ from matplotlib.figure import Figure
 from experiments.plots import colours_of, draw_paths, name_axes, name_paths
 from experiments.scenarios.downloads import BufferExperiment, draw_sweep, megabytes
 from experiments.study.blueprint import CONVERTERS
-from experiments.study.experiment import Sizes
+from experiments.study.experiment import Buffers
 from experiments.study.plot import resize
 from experiments.study.readings import Point, Readings, Repeated, Verdict, at_least, at_most, every, within
+from experiments.testbed.appliance import BufferSize
 from experiments.testbed.topology import Topology
-from tributary.settings.units import Size
 
 _FULL_PACKET = 8 * 1500  # bits
-_TOO_SMALL, _LARGE = Size(180_000), Size(720_000)
-_SWEEP = tuple(Size(1000 * kilobytes) for kilobytes in (50, 100, 180, 240, 360, 480, 720, 1000, 2000, 4000))
+_TOO_SMALL, _LARGE = BufferSize(180_000), BufferSize(720_000)
+_SWEEP = tuple(BufferSize(1000 * kilobytes) for kilobytes in (50, 100, 180, 240, 360, 480, 720, 1000, 2000, 4000))
 _GOOD = 0.95  # of the best throughput: behind the knee
 
 
@@ -48,7 +48,7 @@ class Buffer(BufferExperiment):
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"}
     real_links = True
 
-    buffer: Sizes = _SWEEP
+    buffer: Buffers = _SWEEP
 
     def points(self, topology: Topology) -> list[Point]:
         first, of_both = [topology.links[0].name], [size for size in self.buffer if size in (_TOO_SMALL, _LARGE)]

@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import FULL_MTU, BufferExperiment, megabytes
-from experiments.study.experiment import Mtus, Sizes
+from experiments.study.experiment import Buffers, Mtus
 from experiments.study.readings import Point, Readings, Repeated, Verdict, at_least, at_most, every
+from experiments.testbed.appliance import BufferSize
 from experiments.testbed.topology import Topology
-from tributary.settings.units import Size
 
 _BY = "native"
 _HEADERS = 80  # bytes of a packet that are no payload: IPv4, TCP with timestamps, DSS (RFC 8684 section 3.3)
@@ -38,7 +38,7 @@ class BufferMtu(BufferExperiment):
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
 
     mtu: Mtus = (1500, 1280, 1000, 576)
-    buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
+    buffer: Buffers = tuple(BufferSize(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
 
     def points(self, topology: Topology) -> list[Point]:
         alone = {"by": [_BY], "link": [topology.links[0].name], "family": ["ipv4"]}

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping
 from math import ceil
 from statistics import fmean
+from typing import Self
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.fetch import fetch
 from experiments.plots import colours_of, line, paths
 from experiments.record import Download, Sample
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
-from experiments.study.experiment import Experiment, Seconds, Sizes
+from experiments.study.experiment import Buffers, Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, every
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
@@ -35,6 +36,12 @@ class TimedExperiment(Experiment):
 
     seconds: Seconds = 6.0
     warm_up: float = Field(default=2.0, ge=0, description="a number of seconds")
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.seconds <= self.warm_up:
+            raise ValueError("seconds above those of warm_up")
+        return self
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """A download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
@@ -61,7 +68,7 @@ class BufferExperiment(TimedExperiment):
     over = "buffer.toml"
     own_axes = RECEIVE_BUFFER
 
-    buffer: Sizes
+    buffer: Buffers
 
     def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
         """Links with the point's MTU, if it has one, and the gateway sends as a kernel by itself does, the papers'

@@ -30,13 +30,12 @@ from experiments.scenarios.downloads import (
     values_of,
 )
 from experiments.study.blueprint import CONVERTERS
-from experiments.study.experiment import Mtus, Sizes
+from experiments.study.experiment import Buffers, Mtus
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most, every
-from experiments.testbed.appliance import bound_receive_buffer
+from experiments.testbed.appliance import BufferSize, bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import IPV6_LEAST_MTU, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
-from tributary.settings.units import Size
 
 _SMALL = 1000
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
@@ -54,7 +53,7 @@ class Mtu(BufferExperiment):
     any_links = True
 
     mtu: Mtus = (9000, 1500, 1280, 1000, 576)
-    buffer: Sizes = (Size(720_000), Size(4_000_000))
+    buffer: Buffers = (BufferSize(720_000), BufferSize(4_000_000))
 
     def points(self, topology: Topology) -> list[Point]:
         """IPv6 only with packets that it allows; the small buffer is for IPv4 alone."""
@@ -69,7 +68,7 @@ class Mtu(BufferExperiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
-        bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
+        bound_receive_buffer(testbed, BufferSize.parse(point["buffer"]).amount)
         packets, converter = packets_received(client, links), process_seconds(gateway)
         machine = machine_seconds(gateway)
         download = self.download(testbed, point, repetition)
@@ -134,7 +133,7 @@ def _lost(readings: Readings) -> Repeated:
     return Repeated.of(lambda full, small: 100 * (1 - small / full), *both)
 
 
-def _times_legacy(readings: Readings, point: Point, ample: Size) -> Estimate:
+def _times_legacy(readings: Readings, point: Point, ample: BufferSize) -> Estimate:
     """How many times what legacy TCP gets over the better link with the same packets and an ``ample`` buffer."""
     legacy = {**point, "by": LEGACY, "buffer": str(ample)}
     ours, theirs = (readings.at(**each).repeated("steady_mbps") for each in (point, legacy))

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import colours_of, paths
-from experiments.scenarios.downloads import LEGACY, fetched, file_lasting, values_of
-from experiments.study.experiment import Experiment, Seconds
+from experiments.scenarios.downloads import LEGACY, TimedExperiment, fetched, file_lasting, values_of
+from experiments.study.experiment import Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, every, within
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Topology
@@ -37,7 +37,7 @@ _NOT_COUPLED = "upstream Linux does not couple the congestion controls of a sess
 _NEXT = 1  # beyond the client's first address on the link
 
 
-class SharedBottleneck(Experiment):
+class SharedBottleneck(TimedExperiment):
     """Both downloads break off after ``seconds``; their rates count from ``warm_up`` seconds on."""
 
     paper = "figure 3, why"

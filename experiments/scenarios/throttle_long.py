@@ -19,6 +19,7 @@ from experiments.scenarios.downloads import LEGACY, draw_panels
 from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleExperiment
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict, at_least
+from experiments.testbed.appliance import BufferSize
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
@@ -42,7 +43,7 @@ class ThrottleLong(ThrottleExperiment):
 
     size: Size = Size(200_000_000)
     rate: PositiveRate = PositiveRate(5_000_000)
-    buffer: Size = Size(32_000_000)
+    buffer: BufferSize = BufferSize(32_000_000)
 
     def points(self, topology: Topology) -> list[Point]:
         first = topology.links[0].name

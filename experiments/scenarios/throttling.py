@@ -17,7 +17,7 @@ from experiments.scenarios.downloads import RECEIVE_BUFFER, draw_panels, fetched
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, every, exactly
-from experiments.testbed.appliance import bound_receive_buffer, policy_over, start_throttler
+from experiments.testbed.appliance import BufferSize, bound_receive_buffer, policy_over, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import python
 from experiments.testbed.server import random_file
@@ -49,7 +49,7 @@ class ThrottleExperiment(Experiment):
 
     size: Size = Size(5_000_000)
     rate: PositiveRate = PositiveRate(1_000_000)
-    buffer: Size = Size(720_000)
+    buffer: BufferSize = BufferSize(720_000)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """A download whose first path is held as ``point["held"]`` says.

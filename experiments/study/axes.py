@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.study.blueprint import CONGESTION_CONTROL, Blueprint, TestbedBlueprint
-from experiments.testbed.appliance import growing_to
+from experiments.testbed.appliance import BufferSize, growing_to
 from experiments.testbed.profile import changed
 from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check
-from tributary.settings.units import Size
 
 _SYSCTL = re.compile(r"net(\.[a-z0-9_-]+)+")
 
@@ -31,7 +30,7 @@ def _sysctl(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBluepr
 
 
 def _buffer(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBlueprint:
-    return _sysctl(name, blueprint, growing_to(Size.parse(value).amount))
+    return _sysctl(name, blueprint, growing_to(BufferSize.parse(value).amount))
 
 
 def _number(least: int, most: int, value: str) -> int:
@@ -53,8 +52,8 @@ AXES: Mapping[str, Axis] = {
         "further subflows that both ends allow, 0 to 8",
         lambda made, value: replace(made, subflows=_number(0, 8, value)),
     ),
-    "receive-buffer": Axis("a size such as 0.5MB", lambda made, value: _buffer("net.ipv4.tcp_rmem", made, value)),
-    "send-buffer": Axis("a size such as 0.5MB", lambda made, value: _buffer("net.ipv4.tcp_wmem", made, value)),
+    "receive-buffer": Axis(BufferSize.ACCEPTED, lambda made, value: _buffer("net.ipv4.tcp_rmem", made, value)),
+    "send-buffer": Axis(BufferSize.ACCEPTED, lambda made, value: _buffer("net.ipv4.tcp_wmem", made, value)),
     "mtu": Axis("bytes, 576 to 9000", lambda made, value: replace(made, mtu=_number(576, 9000, value))),
 }
 """By their keys; besides there are LINK.KEY of every link, and the kernel's settings net.*."""

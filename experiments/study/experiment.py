@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.metrics import Metric, draw, metrics_of
 from experiments.study.readings import Point, Reading, Readings, Verdict
+from experiments.testbed.appliance import BufferSize
 from experiments.testbed.profile import DEFAULT, PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
@@ -48,6 +49,7 @@ Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], BeforeValidator(listed), Field(min_length=1)]
 """What --set takes with commas between them. Numbers need ``strict=False``, so that they may be text."""
 Sizes = Several[Size]
+Buffers = Several[BufferSize]
 Durations = Several[Duration]
 Shares = Several[Share]
 Rates = Several[PositiveRate]

@@ -17,12 +17,13 @@ from tributary.api.places import THROTTLER
 from tributary.kernel import low_mark
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.units import Size
 
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
 _LONG_QUEUE = ("pfifo", "limit", "1000")
 """HTB's default leaf at an Ethernet interface's usual queue length of 1,000 packets."""
-_FIRST_BUFFER = 131_072  # bytes
+_LEAST_BUFFER, _FIRST_BUFFER = 4096, 131_072  # bytes
 _ALWAYS = ROOT / "kernel-config/90-tributary.conf"
 _TOGETHER = ROOT / "kernel-config/retransmissions.conf"
 _WHERE_ASKED = """
@@ -41,6 +42,13 @@ def tune(testbed: Testbed) -> None:
     """Give the client and the gateway the appliance's kernel settings."""
     for node in (testbed.client, testbed.gateway):
         apply_settings(node)
+
+
+class BufferSize(Size):
+    """The most that a socket's buffer may take."""
+
+    LEAST = _LEAST_BUFFER
+    ACCEPTED = f"a size such as '0.5MB', at least '{_LEAST_BUFFER}B'"
 
 
 @contextmanager
@@ -63,7 +71,7 @@ def bound_receive_buffer(testbed: Testbed, most: int) -> None:
 
 def growing_to(most: int) -> str:
     """What tcp_rmem and tcp_wmem are then: the least of a buffer, what it begins with, and the most (tcp(7))."""
-    return f"4096 {min(_FIRST_BUFFER, most)} {most}"
+    return f"{_LEAST_BUFFER} {min(_FIRST_BUFFER, most)} {most}"
 
 
 def start_squid(testbed: Testbed) -> Process:

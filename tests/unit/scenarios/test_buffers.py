@@ -1,5 +1,7 @@
 """Verdicts on receive buffers, delays that differ, and packets of many sizes."""
 
+import re
+
 import pytest
 
 from experiments.scenarios.buffer import Buffer, needed
@@ -8,6 +10,7 @@ from experiments.scenarios.delays import Delays
 from experiments.scenarios.downloads import with_queues_of_as_many_bytes
 from experiments.scenarios.mtu import Mtu
 from experiments.study.blueprint import TestbedBlueprint
+from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
 from experiments.study.readings import Point
 from experiments.testbed.topology import Profile, Topology
@@ -177,6 +180,23 @@ def test_a_short_queue_holds_a_packet_of_any_size() -> None:
     links = with_queues_of_as_many_bytes(check({"links": {"short": link}}, Profile, "links"), 9000)
     (direct,) = Topology.of(links).links
     assert (direct.down.queue, direct.up.queue) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        ("buffer", "buffer=0MB", "= '0MB': accepted: a size such as '0.5MB', at least '4096B'"),
+        ("throttle-long", "buffer=1kB", "buffer = '1kB': accepted: a size such as '0.5MB', at least '4096B'"),
+        ("acceleration-buffer", "ratio=0,1", "accepted: numbers above 0"),
+        ("buffer-mtu", "seconds=2", "accepted: seconds above those of warm_up"),
+        ("shared-bottleneck", "warm_up=40", "accepted: seconds above those of warm_up"),
+    ],
+)
+def test_what_no_kernel_takes_and_no_rate_comes_of_is_refused_before_a_run(
+    name: str, change: str, complaint: str
+) -> None:
+    with pytest.raises(CommandError, match=re.escape(complaint)):
+        orders([SCENARIOS[name]], [change])
 
 
 @pytest.mark.parametrize("size", ["", "1500,", "575", "9001", "1500;1000"])

@@ -104,7 +104,7 @@ def test_a_warm_up_that_takes_it_all_is_refused(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(shared_bottleneck, "_allow", lambda *_: None)
     monkeypatch.setattr(shared_bottleneck, "fetched", lambda *_: download("any", 4.0, 40_000_000, 10_000_000))
     testbed = Testbed("none", topology(SharedBottleneck), tmp_path, "netem")
-    experiment = SharedBottleneck(seconds=4.0, warm_up=5.0)
+    experiment = SharedBottleneck(seconds=6.0, warm_up=5.0)
     with command_error(Exit.USAGE, "a larger size, or a shorter warm_up"):
         experiment.measure(testbed, experiment.points(testbed.topology)[0], 1)
 

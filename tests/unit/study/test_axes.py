@@ -61,6 +61,7 @@ def test_a_swept_number_is_noted_also_where_it_is_0() -> None:
         ("mtu=9", "mtu = '9': accepted: bytes, 576 to 9000"),
         ("subflows=9", "accepted: further subflows"),
         ("receive-buffer=large", "accepted: a size"),
+        ("send-buffer=0MB", "accepted: a size such as '0.5MB', at least '4096B'"),
         ("colour=blue", "accepted: congestion, scheduler, subflows"),
         ("dsl.rate=1mbit", "one of the links wired, wireless"),
         ("wired.rate=fast", "accepted: a rate"),
