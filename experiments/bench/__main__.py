@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.bench.parts import MEASUREMENTS, PEERS
-from experiments.study.arguments import Allowed, add_measuring
 from experiments.study.catalogue import EVERYTHING
+from experiments.study.command import Allowed, add_measuring
 from tributary.settings.cli import Arguments, Subcommands, program, run, show, some_of
 from tributary.settings.errors import CommandError, Exit
 

@@ -15,9 +15,8 @@ from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import manifest, results_folder, write_json
-from experiments.study.arguments import add_results
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.telling import exit_code, tell
+from experiments.study.command import add_results, exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
@@ -109,7 +108,8 @@ def _measure(name: str, profile: Profile, folder: Path, size: Size, tolerance: S
     with blueprint.standing(name, 0, tolerance.fraction) as made:
         testbed = made.built
         write_json(folder / "manifest.json", _manifest(testbed, profile, file, made.links))
-        with _progress(console) as progress:
+        columns = (TextColumn("{task.description:26}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
             *free, throttled = WAYS
             downloads = {way.name: _download(testbed, way, file, ipv6, progress) for way in free}
             start_throttler(testbed, WIRED_SLOW)
@@ -128,17 +128,6 @@ def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Rea
         seeds={"file": file.seed, "links": {link.name: link.number for link in testbed.topology.links}},
         file={"bytes": file.size, "sha256": file.sha256},
         policy=WIRED_SLOW.name,
-    )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:26}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        console=console,
     )
 
 

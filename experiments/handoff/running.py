@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from experiments.handoff.network import RULES, SERVICE, Network
-from experiments.testbed.node import Process, wait_until
-from experiments.testbed.parts import Parts
+from experiments.testbed.node import Parts, Process, wait_until
 
 RELAYED = "relayed"
 """What the front relays is below this name, and there below its back end's."""

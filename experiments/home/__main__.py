@@ -11,8 +11,7 @@ from experiments.home.network import PORTS
 from experiments.home.showing import MOST_CHANGES, Shown, claims, summary
 from experiments.home.traffic import alone, mbps
 from experiments.results import manifest, results_folder, write_json
-from experiments.study.arguments import add_results
-from experiments.study.telling import exit_code, tell
+from experiments.study.command import add_results, exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.profile import PROFILES, add_tolerance

@@ -13,8 +13,7 @@ from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, S
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed import converter
 from experiments.testbed.links import emulation
-from experiments.testbed.node import Process
-from experiments.testbed.parts import Parts
+from experiments.testbed.node import Parts, Process
 from experiments.testbed.server import start_origin
 from overlay import control
 from tributary.settings.errors import CommandError, Exit

@@ -9,10 +9,10 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.study.arguments import Allowed, add_measuring, add_results
 from experiments.study.blueprint import need_captures, need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders
+from experiments.study.command import Allowed, add_measuring, add_results, exit_code, tell
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder, Record
 from experiments.study.order import Order
@@ -261,8 +261,6 @@ def _run_on_hosts(
 
 
 def _perform(measuring: "Measuring", as_json: bool, wanted: Sequence[Order]) -> int:
-    from experiments.study.telling import exit_code
-
     measure_released()
     verdicts: dict[str, Sequence[Verdict]] = {}
     try:
@@ -344,8 +342,6 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]], as_json: bool) -> None:
         print(dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
         return
     from rich.console import Console
-
-    from experiments.study.telling import tell
 
     console = Console()
     for name, each in verdicts.items():

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.results import finish, manifest, write_json
-from experiments.study.arguments import Allowed
+from experiments.study.command import Allowed
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder
 from experiments.study.order import Order

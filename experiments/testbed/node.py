@@ -1,4 +1,4 @@
-"""One node of a testbed: a network namespace, and the processes that run in it."""
+"""One node of a testbed: a network namespace, and the processes that run in it, which may die, or hang."""
 
 import ctypes
 import json
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -130,6 +131,43 @@ class Process:
         last = " | ".join(self.output().splitlines()[-3:])
         called = self.called or " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
         raise CommandError(Exit.SYSTEM, f"{called}: {how}: {last or 'it printed nothing'}")
+
+
+class Parts(ABC):
+    """Programs that run on some nodes, by their names."""
+
+    processes: dict[str, Process]
+
+    @abstractmethod
+    def begin(self, name: str) -> Process:
+        """Start one of them."""
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.processes[name] = self.begin(name)
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.processes.pop(name).kill()
+
+    @contextmanager
+    def killed(self, *names: str) -> Iterator[None]:
+        """These are killed, and there again at the block's end, the last one first."""
+        self.kill(*names)
+        yield
+        self.start(*reversed(names))
+
+    @contextmanager
+    def hung(self, *names: str) -> Iterator[None]:
+        """These stand still for the length of the block, while their nodes' kernel still acknowledges for them."""
+        pids = [self.processes[name].popen.pid for name in names]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
@@ -190,21 +190,21 @@ def contending(listening: Sequence[str]) -> Ground[Contest]:
     @contextmanager
     def contest(testbed: Testbed) -> Iterator[Contest]:
         with ExitStack() as stack:
-            for contender in present(
-                [CONTENDERS[each] for each in listening], lambda text: print(text, file=sys.stderr)
-            ):
+            for contender in present([CONTENDERS[each] for each in listening]):
                 stack.enter_context(contender.running(testbed))
             yield Contest(testbed, processors)
 
     return cables_with(contest, processors, listening=list(listening))
 
 
-def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
+def present(all_of_them: Sequence[Contender]) -> Iterator[Contender]:
     """Those whose programs are here; who is not is told."""
-    for contender in all_of_them:
-        if contender.missing:
-            say(f"{contender.name} is left out: {contender.missing} is not here (scripts/setup --dev installs it)")
-    return [contender for contender in all_of_them if not contender.missing]
+    for each in all_of_them:
+        if each.missing:
+            reason = f"{each.missing} is not here (scripts/setup --dev installs it)"
+            print(f"{each.name} is left out: {reason}", file=sys.stderr)
+        else:
+            yield each
 
 
 class Converter(Experiment):

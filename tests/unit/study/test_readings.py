@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from experiments.study.command import exit_code
 from experiments.study.readings import (
     Decision,
     Estimate,
@@ -16,7 +17,6 @@ from experiments.study.readings import (
     within,
     worst,
 )
-from experiments.study.telling import exit_code
 from tributary.settings.errors import Exit
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from experiments.bench import __main__ as bench
 from experiments.study import __main__ as study
-from experiments.study.arguments import Allowed
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
+from experiments.study.command import Allowed
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.readings import Readings, exactly

@@ -1,12 +1,19 @@
-"""What every command that measures is given: where its results go, and how far the machine may be from quiet."""
+"""What every command that measures is given, and how it tells verdicts to who ran it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from experiments.study.readings import Decision, Verdict
 from experiments.testbed.profile import add_tolerance
 from tributary.paths import ROOT
 from tributary.settings.cli import Arguments
+from tributary.settings.errors import Exit
 from tributary.settings.units import Share
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _MOST_STOLEN = Share(20_000)
 """While 3 % were taken a process woke up 15 ms too late."""
@@ -45,3 +52,28 @@ def add_results(parser: Arguments, what: str) -> None:
     parser.add_argument(
         "--results", type=Path, default=ROOT / "results", metavar="DIR", help=f"{what} (default: results/)"
     )
+
+
+_MARKS = {
+    Decision.HOLDS: "[green]holds[/]",
+    Decision.FAILS: "[red]FAILS[/]",
+    Decision.UNDECIDED: "[yellow]undecided[/]",
+    Decision.DIFFERS: "[cyan]differs[/]",
+}
+
+
+def tell(console: "Console", verdicts: Iterable[Verdict]) -> None:
+    """A line for each, and one more for what explains it."""
+    for verdict in verdicts:
+        line = f"{_MARKS[verdict.decision]}  {verdict.claim}: {verdict.bound}, measured {verdict.measured}"
+        console.print(line, highlight=False, soft_wrap=True)
+        if verdict.because:
+            console.print(f"       because: {verdict.because}", highlight=False, soft_wrap=True)
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """What a command that judged them ends with: 1 if one fails, 3 if one is undecided, 0 if all hold or differ."""
+    decisions = {verdict.decision for verdict in verdicts}
+    if Decision.FAILS in decisions:
+        return Exit.WRONG_RESULT
+    return Exit.UNDECIDED if Decision.UNDECIDED in decisions else 0
