@@ -12,9 +12,10 @@ from typing import Any
 
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Record
+from experiments.study.order import Order
 from experiments.study.plot import inline, plot
-from experiments.study.readings import STOLEN, Estimate, Reading, Readings, name_of
-from experiments.testbed.topology import Profile, Topology
+from experiments.study.readings import STOLEN, Estimate, Reading, Readings, every, name_of
+from experiments.testbed.topology import Profile
 from tributary.settings.files import check
 from tributary.settings.templates import rendered
 
@@ -119,13 +120,25 @@ def _section(scenario: Experiment, record: Record) -> dict[str, Any]:
         "command": shlex.join(record.manifest["command"]),
         "numbers": numbers(record.readings),
         "links": links(record.testbeds),
-        "metrics": {each.name: f"{each.median:.3f}" for each in scenario.quoted(record.readings)},
+        "metrics": _metrics(scenario, record),
     }
 
 
+def _metrics(scenario: Experiment, record: Record) -> dict[str, str]:
+    """At each combination of a run's axes by itself."""
+    found: dict[str, str] = {}
+    for values in every(**record.manifest["plan"].get("axes", {})):
+        at = f" ({name_of(values)})" if values else ""
+        quoted = scenario.quoted(record.readings.at(**values))
+        found |= {f"{each.name}{at}": f"{each.median:.3f}" for each in quoted}
+    return found
+
+
 def _drawn_again(scenario: Experiment, record: Record) -> str:
-    profile = check(record.manifest["plan"]["links"], Profile, f"{scenario.name}: the run's links")
-    return plot(scenario.name, lambda figure: scenario.draw(figure, Topology.of(profile), record.readings))
+    plan = record.manifest["plan"]
+    profile = check(plan["links"], Profile, f"{scenario.name}: the run's links")
+    order = Order(scenario, profile, plan.get("axes", {}))
+    return plot(scenario.name, lambda figure: order.drawn(figure, record.readings))
 
 
 def _paragraphs(about: str) -> list[tuple[str, bool]]:

@@ -17,6 +17,7 @@ from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder
+from experiments.study.plot import plot
 from experiments.study.readings import Decision, Verdict
 from tests.refusals import command_error, usage_error
 from tests.unit.scenarios import test_downloads, test_grid
@@ -97,6 +98,26 @@ def write_both(results: Path) -> None:
     """Runs of two scenarios, without their plots, so that matplotlib draws them for the page."""
     for scenario, rule in ((Legacy(), test_downloads.legacy), (Multipath(), test_downloads.multipath)):
         (write_run(results, scenario, rule) / "plot.svg").unlink()
+
+
+def test_a_run_that_was_swept_has_figures_and_plots_of_each_value(tmp_path: Path) -> None:
+    """Two values have one repetition 1 each, and were taken for one."""
+    (order,) = orders([Multipath()], [], sweeps=["mtu=1500,1280"])
+    path = write_run(tmp_path, Multipath(), test_downloads.multipath, plan=order.plan())
+    (path / "plot.svg").unlink()
+    for file in (path / "readings").iterdir():
+        file.unlink()
+    for each in readings(Multipath, test_downloads.multipath):
+        for mtu, part in (("1500", 1.0), ("1280", 0.5)):
+            values = {name: part * value for name, value in each.values.items()}
+            Folder(path).add(replace(each, point={**each.point, "mtu": mtu}, values=values))
+    page = report(tmp_path)
+    for text in ("native_mbps (mtu=1500) 110.000", "native_mbps (mtu=1280) 55.000"):
+        assert text in page.text
+    whole = orders([Multipath()], [])[0]
+    (drawn,) = plots(page)
+    alone = plot("multipath", lambda figure: whole.drawn(figure, readings(Multipath, test_downloads.multipath)))
+    assert drawn.count('id="axes_') == 2 * alone.count('id="axes_') > 0
 
 
 def test_a_page_has_all_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
