@@ -123,6 +123,7 @@ class NeverBelow(Experiment):
     claim = "Over several links a download is never slower than over the best of them alone."
     expected = "Most are as quick where sessions begin on the quickest link; what begins on a slow one waits for it."
     quick = {"repeat": 1, "cases": 2, "longest": 4.0}
+    own_axes = {"net.ipv4.tcp_notsent_lowat": "settings"}
 
     cases: int = Field(default=60, ge=1, description="a whole number of cases, at least 1")
     seed: int = Field(default=1, description="a whole number")

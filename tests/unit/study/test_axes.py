@@ -79,6 +79,7 @@ def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
         ("buffer", "receive-buffer=1MB", "accepted: --set buffer=..., which buffer sweeps itself"),
         ("throttle-long", "net.ipv4.tcp_rmem=4096 4096 4096", "accepted: --set buffer=..., which throttle-long"),
         ("delays", "wireless.delay=20ms", "accepted: --set difference=..., which delays sweeps itself"),
+        ("never-below", "net.ipv4.tcp_notsent_lowat=16384", "accepted: --set settings=..., which never-below sweeps"),
         ("never-below", "wired.delay=20ms", "one of the links first, second"),
         ("acceleration", "mtu=1500", "accepted: for experiments on a testbed alone"),
     ],
