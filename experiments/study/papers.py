@@ -48,7 +48,8 @@ def _row(
     record = records.get(by)
     if by and record is None:
         return _cells(figure, what, theirs, "", _NOT_MEASURED, f"`{by}`")
-    found, because = _outcome([each for each in record.verdicts if _about(each, words)] if record else [])
+    verdicts = record.verdicts if record else []
+    found, because = _outcome([each for each in verdicts if all(word in each.claim for word in words)])
     reasons = [part for part in ("" if outcome else because, f"`{by}`" if by else "") if part]
     if why and (outcome or not because):
         reasons.insert(0, why)
@@ -58,10 +59,6 @@ def _row(
 
 def _cells(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _about(verdict: Verdict, words: Sequence[str]) -> bool:
-    return all(word in verdict.claim for word in words)
 
 
 def _filled(text: str, readings: Readings) -> str:

@@ -11,12 +11,12 @@ from scapy.layers.l2 import Ether
 
 from experiments.bench.__main__ import main
 from experiments.bench.converter import (
+    BYTES,
+    DOWNLOADS,
     KINDS,
     Converter,
     load_of,
     mask,
-    moves_bytes,
-    only_comes_down,
     present,
     ratios_of,
     value_of,
@@ -190,7 +190,7 @@ def test_without_direct_there_are_contenders_alone() -> None:
 
 
 def test_all_but_downloads_is_steered() -> None:
-    assert {kind for kind in KINDS if not only_comes_down(kind)} == {UPLOAD, CONNECTIONS, REQUESTS}
+    assert {kind for kind in KINDS if kind not in DOWNLOADS} == {UPLOAD, CONNECTIONS, REQUESTS}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_squid_and_ours_are_asked_and_the_others_forward() -> None:
 def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connections() -> None:
     for options in (FULL, QUICK):
         for point in options.points(LINKS):
-            if moves_bytes(point["measure"]):
+            if point["measure"] in BYTES:
                 load = load_of(point, options.size.amount, options.seconds)
                 said = dict(zip(load[1:5:2], map(int, load[2:5:2]), strict=True))
                 assert said["--connections"] * said["--bytes"] == pytest.approx(options.size.amount, rel=1e-6)

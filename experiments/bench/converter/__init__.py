@@ -80,9 +80,12 @@ def _steer(node: Node, device: str, processors: str) -> None:
     node.run("sh", "-c", _WRITE, device, processors)
 
 
-_BYTES = (parts.BULK, parts.BULK_MANY, parts.UPLOAD)
+DOWNLOADS = (parts.BULK, parts.BULK_MANY)
+"""Of which next to nothing goes from the client to the origin."""
+BYTES = (*DOWNLOADS, parts.UPLOAD)
+"""What is counted in bytes."""
 _COMMANDS = {parts.CONNECTIONS: "connect", parts.REQUESTS: "requests"}
-KINDS = (*_BYTES, *_COMMANDS)
+KINDS = (*BYTES, *_COMMANDS)
 _PEERS = {
     parts.BULK: ("squid", "haproxy", "varnish", "relay", "direct"),
     parts.UPLOAD: ("haproxy", "varnish", "relay", "direct"),
@@ -99,25 +102,15 @@ _TRIES = 3
 """Squid 5.7 breaks some uploads off (by MPTCP, at these rates) that it takes when they are tried again."""
 
 
-def moves_bytes(measurement: str) -> bool:
-    """Whether bytes are counted."""
-    return measurement in _BYTES
-
-
-def only_comes_down(measurement: str) -> bool:
-    """Whether next to nothing goes from the client to the origin."""
-    return measurement in (parts.BULK, parts.BULK_MANY)
-
-
 def value_of(measurement: str) -> str:
     """The name of what is measured."""
-    return "mbps" if moves_bytes(measurement) else "per_second"
+    return "mbps" if measurement in BYTES else "per_second"
 
 
 def load_of(point: Point, size: int, seconds: float) -> tuple[str, ...]:
     """Arguments of tributary-load: ``size`` bytes over all connections together, or so many ``seconds``."""
     measurement = point["measure"]
-    if not moves_bytes(measurement):
+    if measurement not in BYTES:
         return (_COMMANDS[measurement], "--clients", _CLIENTS, "--seconds", str(seconds))
     connections = int(point.get("connections", "1"))
     each = ("--connections", str(connections), "--bytes", str(size // connections))
@@ -304,7 +297,7 @@ class Converter(Experiment):
     def _reached(self, built: Contest, point: Point) -> dict[str, float]:
         load, contender = load_of(point, self.size.amount, self.seconds), CONTENDERS.get(point["by"])
         steering = steered(built.testbed, built.processors)
-        with nullcontext() if only_comes_down(point["measure"]) else steering:
+        with nullcontext() if point["measure"] in DOWNLOADS else steering:
             reached = throughput(built.testbed, point, load, contender.route if contender else WITHOUT)
         if not reached:
             built.given_up.add(name_of(point))
@@ -318,7 +311,7 @@ def _able(measurement: str, by: str) -> bool:
         return by in _COUNTED
     if by in _OF_REQUESTS:
         return measurement in (parts.CONNECTIONS, parts.REQUESTS)
-    return not (CONTENDERS[by].stalls and moves_bytes(measurement))
+    return not (CONTENDERS[by].stalls and measurement in BYTES)
 
 
 def _counts(built: Contest, contender: Contender, seconds: float, name: str) -> dict[str, float]:
