@@ -20,9 +20,11 @@ _Counters = Callable[[str], Octets | None]
 
 _METRICS = Metrics("tributary_router")
 _LINK = ("link",)
+_ALLOWED = (None, *Reason)
+"""All other reasons are what the settings say (links/policy.py)."""
 _GAUGES: Sequence[tuple[str, str, _Reading]] = (
     ("link_up", "Whether the link is up (1) or down (0).", lambda link: link["state"] == "up"),
-    ("link_allowed", "Whether its hours and its cap let it be used now (1).", lambda link: _is_allowed(link["reason"])),
+    ("link_allowed", "Whether its hours and its cap let it be used now (1).", lambda link: link["reason"] in _ALLOWED),
     ("link_standby", "Whether the link works, and waits until it is needed (1).", lambda link: link["standby"]),
     ("link_state_seconds", "Time since the link came up or went down.", lambda link: link["state_age_s"]),
     ("link_rank", "Its place among the links: sessions begin on the first that works.", lambda link: link["rank"]),
@@ -96,11 +98,6 @@ def _bytes(
     received = [(key, float(octets.received)) for key, octets in found.items()]
     yield _METRICS.counter(f"{name}_sent_bytes", f"{text} has sent.", labels, sent)
     yield _METRICS.counter(f"{name}_received_bytes", f"{text} has received.", labels, received)
-
-
-def _is_allowed(reason: str | None) -> bool:
-    """All other reasons are what the settings say (links/policy.py)."""
-    return reason is None or reason in frozenset(Reason)
 
 
 def _of(part: _Answer | None, key: str) -> float | None:

@@ -11,6 +11,7 @@ A link goes back to standby when the load would have fitted without it for some 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tributary.kernel.state import Octets
 
@@ -32,17 +33,11 @@ LEAST = 1e6
 """Bits per second: the minimal capacity of links without a configured one."""
 
 
-@dataclass(frozen=True)
-class Rates:
-    """A link's capacity in bits per second; None if unknown."""
+class Rates(NamedTuple):
+    """A link's capacity in bits per second; None if unknown. All pairs in this module have that order."""
 
     download: float | None = None
     upload: float | None = None
-
-    @property
-    def each(self) -> tuple[float | None, float | None]:
-        """Both, in the order of all pairs in this module."""
-        return self.download, self.upload
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ class Overflow:
         if self._trial:
             self._evaluate_trial(self._trial, total[self._trial.direction], now, span)
             return
-        full = next((each for each in (0, 1) if self._is_full(now_used, each, total[each])), None)
+        full = next((each for each in (0, 1) if total[each] >= FULL * self._capacity(now_used, each)), None)
         self._full_since = _since(self._full_since, full is not None, now - span)
         fits = self._used > 0 and all(
             total[each] <= FITS * self._capacity(self._in_use(self._used - 1), each) for each in (0, 1)
@@ -165,9 +160,6 @@ class Overflow:
     def _in_use(self, standby: int) -> tuple[str, ...]:
         return (*self.candidates.active, *self.candidates.standby[:standby])
 
-    def _is_full(self, links: Sequence[str], direction: int, total: float) -> bool:
-        return total >= FULL * self._capacity(links, direction)
-
     def _capacity(self, links: Sequence[str], direction: int) -> float:
         """What they can carry together, as configured or as seen."""
         configured = [self._configured(name, direction) for name in links]
@@ -176,7 +168,7 @@ class Overflow:
         return max(least, sum(one or other for one, other in zip(configured, seen, strict=True)))
 
     def _configured(self, name: str, direction: int) -> float | None:
-        return self._rates.get(name, Rates()).each[direction]
+        return self._rates.get(name, Rates())[direction]
 
 
 def _rates(before: Octets, after: Octets, span: float) -> _Pair:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from errno import EMSGSIZE
 
 from router.probes.mtu import Path
-from router.probes.pending import PendingSockets, bound
+from router.probes.pending import Attempt, PendingSockets, bound
 
 _ECHO = struct.Struct("!BBHHH")  # RFC 792, RFC 4443 section 4.1: type, code, checksum, identifier, sequence number
 _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
@@ -40,12 +40,10 @@ class PingResult:
 
 
 @dataclass(frozen=True)
-class _Ping:
-    socket: socket.socket | None
+class _Ping(Attempt):
     version: int
     identifier: int
     began: float
-    deadline: float
 
 
 class MtuProbe(PendingSockets[str, _Ping]):
@@ -60,7 +58,7 @@ class MtuProbe(PendingSockets[str, _Ping]):
             made = _connected(path)
             self._selector.register(made, selectors.EVENT_READ, link)
             made.send(request(path.target.version, identifier, size))
-        self._pending[link] = _Ping(made, path.target.version, identifier, now, now + timeout)
+        self._pending[link] = _Ping(made, now + timeout, path.target.version, identifier, now)
 
     def outcomes(self, now: float) -> Iterator[PingResult]:
         """The results of pings that were answered, reported as too large, or timed out."""

@@ -3,22 +3,19 @@
 import selectors
 import socket
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tributary.closing import Closing
-from tributary.kernel.state import Address, family
+from tributary.kernel.state import FAMILIES, Address
 
 
-class Attempt(Protocol):
-    """A pending attempt. Without a socket only its deadline ends it."""
+@dataclass(frozen=True)
+class Attempt:
+    """A pending attempt, and where its answer arrives. Without a socket only its deadline ends it."""
 
-    @property
-    def socket(self) -> socket.socket | None:
-        """Where the answer arrives."""
-
-    @property
-    def deadline(self) -> float:
-        """When the attempt times out."""
+    socket: socket.socket | None
+    deadline: float
 
 
 K = TypeVar("K", bound=Hashable)
@@ -27,7 +24,7 @@ A = TypeVar("A", bound=Attempt)
 
 def bound(interface: str, source: Address, kind: int, protocol: int) -> socket.socket:
     """A socket that does not block, and sends from ``source`` through ``interface``; raises OSError."""
-    made = socket.socket(family(source), kind | socket.SOCK_NONBLOCK, protocol)
+    made = socket.socket(FAMILIES[source.version], kind | socket.SOCK_NONBLOCK, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
         made.bind((str(source), 0))

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from router.probes.pending import PendingSockets, bound
+from router.probes.pending import Attempt, PendingSockets, bound
 from router.probes.portal import LONGEST, NOBODY, PORT, REQUEST, TIMEOUT, PortalPath
 
 _END = b"\r\n\r\n"
 
 
-@dataclass
-class _Request:
-    socket: socket.socket | None
-    deadline: float
+@dataclass(frozen=True)
+class _Request(Attempt):
     answer: bytearray = field(default_factory=bytearray)
 
 
@@ -60,5 +58,5 @@ class PortalProbe(PendingSockets[str, _Request]):
             return False
         except OSError:
             return True
-        request.answer += read
+        request.answer.extend(read)
         return not read or _END in request.answer or len(request.answer) >= LONGEST

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from router.probes.pending import K, PendingSockets
-from tributary.kernel.state import Address, family
+from router.probes.pending import Attempt, K, PendingSockets
+from tributary.kernel.state import FAMILIES, Address
 from tributary.mptcp.info import IPPROTO_MPTCP, is_mptcp
 from tributary.settings.hosts import Target
 
@@ -37,14 +37,13 @@ class Outcome(Generic[K]):
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class _Probe(Attempt):
     socket: socket.socket
     began: float
-    deadline: float
     reason: str = "no answer in time"
 
 
-class TcpProbe(PendingSockets[K, _Attempt], Generic[K]):
+class TcpProbe(PendingSockets[K, _Probe], Generic[K]):
     """The pending probes by ``key``.
 
     Plain TCP tells whether a link works: it cannot join over another link, and needs no MPTCP at the target.
@@ -60,8 +59,8 @@ class TcpProbe(PendingSockets[K, _Attempt], Generic[K]):
         """
         if key in self._pending:
             return
-        probe = socket.socket(family(source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, self._protocol)
-        attempt = _Attempt(probe, now, now + timeout)
+        probe = socket.socket(FAMILIES[source.version], socket.SOCK_STREAM | socket.SOCK_NONBLOCK, self._protocol)
+        attempt = _Probe(probe, now + timeout, now)
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
             if self._protocol == IPPROTO_MPTCP:

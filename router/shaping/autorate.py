@@ -121,15 +121,12 @@ class AutoRate:
                 aim = max(MAX_STEP_DOWN * rate, min(DECREASE * rate, HEADROOM * self.throughput(direction)))
                 self.rates[direction] = int(max(MIN_SHARE * self.max_rates[direction], aim))
         if self.rates == before:
-            self._take_for_idle(now)
+            if self._rtts and now >= self._decreased + REBASELINE_AFTER:
+                self.idle_rtt = min(rtt for _, rtt in self._rtts)
+                self._late.clear()
             return False
         self._decreased = now
         return True
-
-    def _take_for_idle(self, now: float) -> None:
-        if self._rtts and now >= self._decreased + REBASELINE_AFTER:
-            self.idle_rtt = min(rtt for _, rtt in self._rtts)
-            self._late.clear()
 
     def _increase(self, now: float) -> bool:
         if len(self._late) < WINDOW or now < max(self._increased + AFTER_INCREASE, self._decreased + AFTER_DECREASE):

@@ -117,7 +117,8 @@ def desired_state(
                 if (bypass or gateway_tunnels) and not link.is_suspect
             ),
             *(
-                _default(link, next_hop)
+                # The endpoint's address is the preferred source: a first subflow is attributed to the endpoint.
+                replace(_by_rank(MAIN, link, next_hop), source=next_hop.addresses[0])
                 for link, next_hop in next_hops
                 if not (gateway_tunnels and gateway_tunnels.takes(next_hop.version))
             ),
@@ -219,13 +220,6 @@ def _table(link: Link, next_hop: NextHop) -> Iterator[Route]:
     for destination in dict.fromkeys(route.destination for route in next_hop.on_link):
         yield Route(table, destination, None, index, TABLE_METRIC, PROTOCOL)
     yield Route(table, EVERYWHERE[next_hop.version], next_hop.gateway, index, TABLE_METRIC, PROTOCOL)
-
-
-def _default(link: Link, next_hop: NextHop) -> Route:
-    """In main. The preferred source is the endpoint's address, so that the kernel attributes a first subflow to the
-    endpoint.
-    """
-    return replace(_by_rank(MAIN, link, next_hop), source=next_hop.addresses[0])
 
 
 def _by_rank(table: int, link: Link, next_hop: NextHop) -> Route:

@@ -177,8 +177,8 @@ class Log:
             print(self._write(entry), file=self._stream, flush=True)
 
 
-def to_stderr(form: Format, environment: Mapping[str, str] = os.environ) -> Log:
+def to_stderr(form: Format) -> Log:
     """The log for ``--log``."""
     if form is Format.JSON:
         return Log(as_json)
-    return Log(as_journal_text if is_journal(environment, 2) else as_text)
+    return Log(as_journal_text if is_journal(os.environ, 2) else as_text)

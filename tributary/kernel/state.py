@@ -16,11 +16,6 @@ FAMILIES: Mapping[int, int] = {4: AF_INET, 6: AF_INET6}
 EVERYWHERE: Mapping[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 
 
-def family(address: Address) -> int:
-    """AF_INET or AF_INET6."""
-    return FAMILIES[address.version]
-
-
 @dataclass(frozen=True, slots=True)
 class Interface:
     """A network interface; ``mtu`` in bytes. ``has_carrier``: the other end of the cable or radio is up."""

@@ -51,7 +51,7 @@ def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
     71.
     """
     _add_addresses(name, addresses)
-    if others := [each for each in _addresses(name) if each not in addresses]:
+    if others := [each for each in _global(_shown(name)) if each not in addresses]:
         # nft's masquerade takes the first address, and the other end drops packets from one of an earlier gateway.
         for address in others:
             output(["ip", "address", "delete", address, "dev", name], timeout=QUICK)
@@ -71,11 +71,6 @@ def _add_addresses(name: str, addresses: Sequence[str]) -> None:
         output(["ip", "address", "replace", address, "dev", name], timeout=QUICK)
 
 
-def _addresses(name: str) -> list[str]:
-    """Its addresses of global scope, in the form '10.84.0.17/32'."""
-    return _global(_shown(name))
-
-
 def _shown(name: str) -> dict[str, Any]:
     try:
         (found,) = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
@@ -85,6 +80,7 @@ def _shown(name: str) -> dict[str, Any]:
 
 
 def _global(shown: dict[str, Any]) -> list[str]:
+    """Its addresses of that scope, in the form '10.84.0.17/32'."""
     return [f"{each['local']}/{each['prefixlen']}" for each in shown["addr_info"] if each["scope"] == "global"]
 
 

@@ -59,6 +59,6 @@ def refused(code: Exit, where: object, what: str = "cannot be read") -> Iterator
         raise CommandError(code, ": ".join(message)) from error
 
 
-def invalid_value(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> CommandError:
+def invalid_value(where: str, key: str, value: object, accepted: str) -> CommandError:
     """The error for a wrong setting: file, key, value unless it is secret, and what is accepted."""
-    return CommandError(code, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")
+    return CommandError(Exit.USAGE, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")
