@@ -117,7 +117,7 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
     asked = read(settings)
     # Not at the top: the other commands do not read the kernel's state.
     from router import kernel_client
-    from router.links.usage_file import UsageFile
+    from router.links.usage import UsageFile
     from router.shaping.model import Kind, command
     from router.shaping.shaper import LinkShapers
     from router.state import owned, plan

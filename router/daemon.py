@@ -19,8 +19,7 @@ from router.kernel_client import runs_a_program
 from router.lan.npt import TABLE
 from router.lan.tables import LanTables
 from router.links.stall import Count, StallDetector
-from router.links.usage import CapLevel
-from router.links.usage_file import UsageFile
+from router.links.usage import CapLevel, UsageFile
 from router.live_settings import LiveSettings
 from router.probes.diagnostics import LinkDiagnostics
 from router.probes.scheduler import ProbeKey, ProbeScheduler

@@ -1,4 +1,4 @@
-"""What a check works with: connections to the converter, and origin servers that the converter can reach."""
+"""What a check works with: connections to the converter, and origin servers that the converter can reach; runs it."""
 
 import errno
 import socket
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import message
-from .message import Address, Reply
+from .message import Address, Garbled, Reply
 from .origin import Origin
 from .stream import PROTOCOL_MPTCP, Stream
-from .verdict import Skip, Unmet, require
+from .verdict import Check, Outcome, Result, Skip, Unmet, require
 
 TCP_FASTOPEN_NO_COOKIE = 34  # since Linux 4.15
 STEPS = 6  # a check may take this many timeouts in all
@@ -144,3 +144,25 @@ def accepted(reply: Reply) -> Reply:
     """The reply, if the converter confirms the connection."""
     require(reply.error is None, "a reply without an Error TLV", reply)
     return reply
+
+
+def run(check: Check, settings: Settings) -> Result:
+    """Runs one check, and closes all that it opened."""
+    start = time.monotonic()
+    with Rig(settings) as rig:
+        result, expected, came = _judge(check, rig)
+    seconds = round(time.monotonic() - start, 3)
+    return Result(check.name, check.clause, check.level, check.asks, result, expected, came, seconds, rig.notes)
+
+
+def _judge(check: Check, rig: Rig) -> tuple[Outcome, str, str]:
+    try:
+        return Outcome.PASS, "", check.run(rig, *check.given)
+    except Skip as reason:
+        return Outcome.SKIP, "", str(reason)
+    except Unmet as unmet:
+        return Outcome.FAIL, unmet.expected, unmet.came
+    except Garbled as garbled:
+        return Outcome.FAIL, "a well-formed Convert message", str(garbled)
+    except OSError as error:
+        return Outcome.FAIL, "a working connection", str(error)

@@ -76,9 +76,9 @@ class Stream:
         if came != data:
             raise Unmet(f"{what}: {brief(data)}", f"{brief(came)}, then {ending}")
 
-    def rest(self, seconds: float | None = None, most: int = 1 << 20) -> tuple[bytes, Ending]:
+    def rest(self, seconds: float | None = None) -> tuple[bytes, Ending]:
         """All that comes until the connection ends, or until that many `seconds` are over."""
-        return self._receive(most, self._remaining() if seconds is None else seconds)
+        return self._receive(1 << 20, self._remaining() if seconds is None else seconds)
 
     def ends(self, *endings: Ending, expected: str) -> Ending:
         """Nothing more comes, and the connection ends in one of these ways; raises Unmet otherwise."""

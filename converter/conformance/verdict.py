@@ -63,10 +63,6 @@ class Result:
     seconds: float
     bytes: list[str] = field(default_factory=list)
 
-    @property
-    def breaks_a_must(self) -> bool:
-        return self.result == Outcome.FAIL and self.level == Level.MUST
-
 
 def require(holds: bool, expected: str, came: object) -> None:
     """Raises Unmet unless the condition holds."""

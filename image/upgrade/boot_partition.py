@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming, states
-from tributary.daemons.state_file import write_atomic
+from tributary.daemons.state_file import unlink, write_atomic
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit, refused
 
@@ -61,8 +61,7 @@ class BootPartition:
         put(path, text.encode())
 
     def _remove(self, name: str) -> None:
-        with refused(Exit.SYSTEM, self.place / name, "cannot be removed"):
-            (self.place / name).unlink(missing_ok=True)
+        unlink(self.place / name)
         _settle(self.place)
 
 

@@ -1,4 +1,4 @@
-"""What links with a monthly cap have carried in the provider's current period. Pure.
+"""What links with a monthly cap have carried in the provider's current period. Pure, but for the file that keeps it.
 
 Interfaces have counters that start at zero when they are created. A meter remembers which interface's counter it has
 read last, and its value, so that nothing is lost or counted twice over a restart of the daemon. What a new interface,
@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
+from tributary.daemons.state_file import StateFile, Tell, document_of
+from tributary.kernel import sysctl
 from tributary.settings.links import LinkPolicy
 
 NEARLY = 0.8
@@ -185,3 +188,19 @@ def following(day: int, since: date) -> date:
 
 def _in_month(month: date, day: int) -> date:
     return month.replace(day=min(day, monthrange(month.year, month.month)[1]))
+
+
+_READ = document_of(dict[str, Meter])
+
+
+class UsageFile(StateFile):
+    """The file ``usage.json``, written once a link has a cap; its methods raise CommandError."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(where / "usage.json")
+
+    def load(self, tell: Tell | None = None) -> Usage:
+        return Usage(self.read(_READ, tell), sysctl.read("kernel/random/boot_id") or "")
+
+    def save(self, usage: Usage) -> None:
+        self.replace(usage.meters)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 
 from tributary.closing import Closing
@@ -119,7 +120,9 @@ class Server(Closing):
         if not more:
             self._close(connection)
         elif connection.awaited is None:
-            self._selector.modify(connection.socket, connection.waits_for, connection.socket)
+            self._selector.modify(
+                connection.socket, selectors.EVENT_WRITE if connection.rest else selectors.EVENT_READ, connection.socket
+            )
 
     def _step(self, connection: "_Connection", respond: Respond) -> bool:
         """Read the request, send the response, then wait for the peer's end; returns False when done.
@@ -181,21 +184,17 @@ class Server(Closing):
         connection.socket.close()
 
 
+@dataclass
 class _Connection:
     """``rest`` is the unsent part of the response, None before it; ``awaited`` is a later one."""
 
-    def __init__(self, accepted: socket.socket, deadline: float, is_preferred: bool) -> None:
-        self.socket = accepted
-        self.deadline = deadline
-        self.is_preferred = is_preferred
-        self.request = b""
-        self.rest: memoryview | None = None
-        self.awaited: Future[bytes] | None = None
+    socket: socket.socket
+    deadline: float
+    is_preferred: bool
+    request: bytes = b""
+    rest: memoryview | None = None
+    awaited: "Future[bytes] | None" = None
 
     @property
     def is_silent(self) -> bool:
         return self.rest is None and self.awaited is None
-
-    @property
-    def waits_for(self) -> int:
-        return selectors.EVENT_WRITE if self.rest else selectors.EVENT_READ

@@ -17,8 +17,7 @@ from socket import AF_INET
 from typing import Any
 
 from converter.conformance.checks import ALL
-from converter.conformance.rig import Settings, Unreachable
-from converter.conformance.suite import run
+from converter.conformance.rig import Settings, Unreachable, run
 from tests.apart import leave_network
 from tests.commands.conformance.mutants import MUTANTS, Mutant
 from tests.commands.conformance.reference import Converter, World

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from router.links.usage import BETWEEN_SAVES, NEW_METER, CapLevel, Meter, Reading, Usage, following, latest
-from router.links.usage_file import UsageFile
+from router.links.usage import BETWEEN_SAVES, NEW_METER, CapLevel, Meter, Reading, Usage, UsageFile, following, latest
 from router.state.owned import NOTHING_OWNED
 from router.state.reconciler import Reconciler
 from tests.refusals import command_error
