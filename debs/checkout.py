@@ -1,10 +1,9 @@
 """The checkout: which commit it is, and the files that git knows. Stray files never get into a package."""
 
-import os
-import subprocess
 from collections.abc import Mapping
 
 from debs.release import Commit
+from tributary.kernel import process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -39,10 +38,7 @@ def tracked(*more: str) -> Mapping[str, bytes]:
 def _git(*arguments: str) -> str:
     # safe.directory: with sudo, the checkout belongs to somebody else.
     command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
-    except (FileNotFoundError, PermissionError) as error:
-        raise CommandError(Exit.UNAVAILABLE, "git is missing: install the package git") from error
+    done = process.run(command)
     if done.returncode != 0:
         raise CommandError(Exit.UNAVAILABLE, f"{ROOT} must be a git checkout, for the version: {done.stderr.strip()}")
     return done.stdout

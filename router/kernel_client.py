@@ -11,7 +11,6 @@ from router.state.plan import Add, NumberedEndpoint, Operation, Remove, TunnelIn
 from router.tunnels.model import TunnelConfig
 from tributary.kernel import mptcp_pm, nft, rtnetlink, wireguard
 from tributary.kernel.interfaces import driver_and_bus
-from tributary.kernel.mptcp_pm import Command
 from tributary.kernel.netlink import ACK, CREATE, EXCLUSIVE, GENERIC, ROUTE, Interrupted, Malformed, Message, kept
 from tributary.kernel.state import Interface, KernelState, Limits, OwnAddress, Route, Rule
 from tributary.settings.errors import CommandError, Exit
@@ -46,8 +45,8 @@ def _snapshot() -> KernelState:
         addresses=_present(rtnetlink.address, route.dump(*rtnetlink.EVERY_ADDRESS)),
         routes=tuple(chain.from_iterable(map(rtnetlink.routes, route.dump(*rtnetlink.EVERY_ROUTE)))),
         rules=_present(rtnetlink.rule, route.dump(*rtnetlink.EVERY_RULE)),
-        endpoints=dict(map(mptcp_pm.endpoint, generic.dump(mptcp, mptcp_pm.question(Command.GET)))),
-        limits=mptcp_pm.limits(generic.ask(mptcp, mptcp_pm.question(Command.GET_LIMITS))),
+        endpoints=dict(map(mptcp_pm.endpoint, generic.dump(mptcp, mptcp_pm.question(mptcp_pm.GET)))),
+        limits=mptcp_pm.limits(generic.ask(mptcp, mptcp_pm.question(mptcp_pm.GET_LIMITS))),
     )
 
 
@@ -61,9 +60,9 @@ def apply(operation: Operation) -> None:
         case Route() | Rule() | OwnAddress():
             _route_request(what, isinstance(operation, Add))
         case NumberedEndpoint(number, endpoint) if isinstance(operation, Remove):
-            _remove_endpoint(mptcp_pm.endpoint_body(Command.DELETE, number, endpoint))
+            _remove_endpoint(mptcp_pm.endpoint_body(mptcp_pm.DELETE, number, endpoint))
         case NumberedEndpoint(number, endpoint):
-            command = Command.ADD if isinstance(operation, Add) else Command.SET_FLAGS
+            command = mptcp_pm.ADD if isinstance(operation, Add) else mptcp_pm.SET_FLAGS
             mptcp_pm.send(mptcp_pm.endpoint_body(command, number, endpoint))
         case Limits():
             mptcp_pm.send(mptcp_pm.limits_body(what))

@@ -8,7 +8,6 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card, Wifi
 from image.firstboot.texts import filled, sections, unneeded
-from image.firstboot.wan import Wan
 
 BRIDGE = "br-lan"
 """The LAN's interface where it is wired and wireless."""
@@ -79,12 +78,9 @@ def links_without_network(card: Card) -> Iterator[str]:
     """
     for name, wan in card.wan.items():
         is_wireless = wan.interface is not None and wan.interface.startswith("wl")
-        if is_wireless and not _may_join(card.wifi, wan):
+        joins = card.wifi and (card.wifi.interface is None or wan.may_be(card.wifi.interface))
+        if is_wireless and not joins:
             yield f"wan.{name} joins no network: add [wifi] for {wan.interface}, unless you have set that up yourself."
-
-
-def _may_join(wifi: Wifi | None, wan: Wan) -> bool:
-    return wifi is not None and (wifi.interface is None or wan.may_be(wifi.interface))
 
 
 def joining(wifi: Wifi) -> str:

@@ -143,11 +143,11 @@ class LinkShapers:
                 self._applied[operation.shape.interface] = operation.shape
         return failed is None
 
-    def remove_all(self, observed: KernelState, tell: Tell) -> bool:
-        """Removes all that is owned; returns whether all is gone."""
+    def remove_all(self, observed: KernelState, tell: Tell) -> None:
+        """Removes all that is owned."""
         self._settings = self._settings.model_copy(update={"wan": {}})
         self.auto_rates = {}
-        return self._apply_all((), observed, tell)
+        self._apply_all((), observed, tell)
 
     @property
     def next_due(self) -> float | None:

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Mapping
-from enum import IntEnum
 from functools import cache
 from ipaddress import ip_address
 
@@ -15,17 +14,8 @@ _VERSION = 1
 _NESTED = 0x8000
 
 
-class Command(IntEnum):
-    """enum mptcp_pm_cmd."""
-
-    ADD = 1
-    DELETE = 2
-    GET = 3
-    SET_LIMITS = 5
-    GET_LIMITS = 6
-    SET_FLAGS = 7
-
-
+ADD, DELETE, GET, SET_LIMITS, GET_LIMITS, SET_FLAGS = 1, 2, 3, 5, 6, 7
+"""Commands, enum mptcp_pm_cmd."""
 _ADDRESS, _ACCEPTED, _SUBFLOWS, _TOKEN, _REMOTE = 1, 2, 3, 4, 6  # MPTCP_PM_ATTR_*
 _FAMILY, _ID, _ADDRESS4, _ADDRESS6, _PORT, _FLAGS, _INTERFACE = range(1, 8)  # MPTCP_PM_ADDR_ATTR_*
 
@@ -41,7 +31,7 @@ def send(body: bytes) -> None:
     kept(GENERIC).ask(family_number(), body, ACK)
 
 
-def question(command: Command) -> bytes:
+def question(command: int) -> bytes:
     """The body that requests all endpoints, or the limits."""
     return _HEADER.pack(command, _VERSION)
 
@@ -74,7 +64,7 @@ def _signed(found: Mapping[int, bytes], kind: int) -> int:
     return int(struct.unpack("=i", found.get(kind, bytes(4)))[0])
 
 
-def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
+def endpoint_body(command: int, number: int, endpoint: Endpoint) -> bytes:
     """Adds, changes or deletes an endpoint; the kernel deletes by id."""
     address = endpoint.address
     nested = (
@@ -90,7 +80,7 @@ def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
 def limits_body(limits: Limits) -> bytes:
     """Sets both limits."""
     return (
-        question(Command.SET_LIMITS)
+        question(SET_LIMITS)
         + attribute(_ACCEPTED, struct.pack("=I", limits.accepted_addresses))
         + attribute(_SUBFLOWS, struct.pack("=I", limits.subflows))
     )
@@ -104,7 +94,7 @@ def priority_body(token: int, subflow: FourTuple, backup: bool) -> bytes:
     """
     flags = struct.pack("=I", Flags.BACKUP if backup else 0)
     return (
-        question(Command.SET_FLAGS)
+        question(SET_FLAGS)
         + attribute(_TOKEN, struct.pack("=I", token))
         + attribute(_ADDRESS | _NESTED, _end(subflow.local, subflow.local_port) + attribute(_FLAGS, flags))
         + attribute(_REMOTE | _NESTED, _end(subflow.remote, subflow.remote_port))

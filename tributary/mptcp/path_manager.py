@@ -33,30 +33,16 @@ class Kind(IntEnum):
     """Events, enum mptcp_event_type."""
 
     CREATED = 1
-    ESTABLISHED = 2
     CLOSED = 3
     SUB_ESTABLISHED = 10
     SUB_CLOSED = 11
     SUB_PRIORITY = 13
 
 
-class Attribute(IntEnum):
-    """Attributes of events, enum mptcp_event_attr."""
-
-    TOKEN = 1
-    SADDR4 = 5
-    SADDR6 = 6
-    DADDR4 = 7
-    DADDR6 = 8
-    SPORT = 9
-    DPORT = 10
-    BACKUP = 11
-    ERROR = 12
-    FLAGS = 13
-    SERVER_SIDE = 18
-
-
-_SERVER_SIDE = 2
+# Attributes of events, enum mptcp_event_attr.
+_TOKEN, _SADDR4, _SADDR6, _DADDR4, _DADDR6, _SPORT, _DPORT, _BACKUP, _ERROR, _FLAGS = 1, *range(5, 14)
+_SERVER_SIDE = 18
+_FLAG_SERVER_SIDE = 2
 """Of the flags, since Linux 6.18; before there is an attribute of its own."""
 
 
@@ -120,14 +106,14 @@ def read(message: Message, now: int, interface_of: InterfaceOf) -> Event | None:
 
 
 def _event(kind: int, found: Mapping[int, bytes], now: int, interface_of: InterfaceOf) -> Event | None:
-    (name,) = struct.unpack("=I", found[Attribute.TOKEN])
+    (name,) = struct.unpack("=I", found[_TOKEN])
     match kind:
         case Kind.CREATED | Kind.SUB_ESTABLISHED:
             return _established(name, found, now, interface_of, initial=kind == Kind.CREATED)
         case Kind.SUB_CLOSED:
-            return SubflowClosed(now, name, _subflow(found), _reason(found.get(Attribute.ERROR)))
+            return SubflowClosed(now, name, _subflow(found), _reason(found.get(_ERROR)))
         case Kind.SUB_PRIORITY:
-            return SubflowPriority(now, name, _subflow(found), _number(found, Attribute.BACKUP) != 0)
+            return SubflowPriority(now, name, _subflow(found), _number(found, _BACKUP) != 0)
         case Kind.CLOSED:
             return SessionClosed(now, name, Ended.CLOSED)
         case _:
@@ -151,22 +137,17 @@ def _established(
         subflow=subflow,
         interface=interface_of(subflow) or "",
         initial=initial,
-        backup=_number(found, Attribute.BACKUP) != 0,
-        is_own=initial
-        and not (_number(found, Attribute.SERVER_SIDE) or _number(found, Attribute.FLAGS) & _SERVER_SIDE),
+        backup=_number(found, _BACKUP) != 0,
+        is_own=initial and not (_number(found, _SERVER_SIDE) or _number(found, _FLAGS) & _FLAG_SERVER_SIDE),
     )
 
 
-_LOCAL = (Attribute.SADDR4, Attribute.SADDR6)
-_REMOTE = (Attribute.DADDR4, Attribute.DADDR6)
-
-
 def _subflow(found: Mapping[int, bytes]) -> FourTuple:
-    (local_port,), (remote_port,) = (struct.unpack("!H", found[each]) for each in (Attribute.SPORT, Attribute.DPORT))
-    return FourTuple(_address(found, *_LOCAL), local_port, _address(found, *_REMOTE), remote_port)
+    (local_port,), (remote_port,) = (struct.unpack("!H", found[each]) for each in (_SPORT, _DPORT))
+    return FourTuple(_address(found, _SADDR4, _SADDR6), local_port, _address(found, _DADDR4, _DADDR6), remote_port)
 
 
-def _address(found: Mapping[int, bytes], four: Attribute, six: Attribute) -> str:
+def _address(found: Mapping[int, bytes], four: int, six: int) -> str:
     if four in found:
         return socket.inet_ntop(socket.AF_INET, found[four])
     return address6(found[six])
@@ -179,6 +160,6 @@ def address6(data: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET6, data)
 
 
-def _number(found: Mapping[int, bytes], which: Attribute) -> int:
+def _number(found: Mapping[int, bytes], which: int) -> int:
     """An attribute of one byte, 0 if it is left out."""
     return found.get(which, b"\0")[0]

@@ -32,7 +32,7 @@ ENDPOINTS = [
     Endpoint(ip_address("192.168.1.2"), 2, Flags.SUBFLOW | Flags.BACKUP),
     Endpoint(ip_address("2001:db8:2::2"), 0, Flags.SUBFLOW | Flags.FULLMESH),
 ]
-ADD = mptcp_pm.Command.ADD
+ADD = mptcp_pm.ADD
 
 
 def message(body: bytes) -> Message:
