@@ -130,14 +130,6 @@ def _filters() -> Iterator[Finding]:
     yield links.judge_filters(strict, len(interfaces))
 
 
-def _routes() -> Iterator[Finding]:
-    yield from links.judge_routes(links.look())
-
-
-def _endpoints() -> Iterator[Finding]:
-    yield from links.judge_endpoints(links.look(), links.endpoints(), links.router_runs())
-
-
 def _listeners() -> Iterator[Finding]:
     units = _units()
     yield from services.judge_listeners(_listening(), units, services.sockets(units))
@@ -147,10 +139,6 @@ def _fleet() -> Iterator[Finding]:
     status = fleet_file.read(time.time())
     if status is not None or _units().get(fleet.UNIT):
         yield fleet.judge(status)
-
-
-def _console() -> Iterator[Finding]:
-    yield from services.judge_console(_listening(), enabled=_units().get(services.CONSOLE, False))
 
 
 @cache
@@ -203,11 +191,17 @@ _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "integrity": (_integrity, _INSTALLED),
     "settings": (_settings, _INSTALLED),
     "rp_filter": (_filters, _INSTALLED),
-    "routing": (_routes, frozenset({Role.ROUTER})),
-    "endpoints": (_endpoints, frozenset({Role.ROUTER})),
+    "routing": (lambda: links.judge_routes(links.look()), frozenset({Role.ROUTER})),
+    "endpoints": (
+        lambda: links.judge_endpoints(links.look(), links.endpoints(), links.router_runs()),
+        frozenset({Role.ROUTER}),
+    ),
     "listeners": (_listeners, frozenset({Role.GATEWAY})),
     "fleet": (_fleet, frozenset({Role.GATEWAY})),
-    "console": (_console, _INSTALLED),
+    "console": (
+        lambda: services.judge_console(_listening(), enabled=_units().get(services.CONSOLE, False)),
+        _INSTALLED,
+    ),
     "firewall": (_firewall, _INSTALLED),
     "limits": (_limits, frozenset({Role.GATEWAY})),
     "clock": (_clock, _INSTALLED),

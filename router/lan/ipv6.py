@@ -80,16 +80,11 @@ class Prefixes:
     def __init__(self) -> None:
         self._seen: dict[IPv6Network, float] = {}
 
-    @property
-    def remembered(self) -> list[IPv6Network]:
-        """Those that devices may still have addresses of."""
-        return list(self._seen)
-
-    def update(self, lan: Lan, now: float) -> None:
-        """Adds the prefixes at ``now``, by the monotonic clock, and drops old ones."""
+    def updated(self, lan: Lan, now: float) -> list[IPv6Network]:
+        """Those that devices may still have addresses of at ``now``, by the monotonic clock."""
         if lan.settings.lan_ipv6 is not LanIpv6.LINK:
             self._seen = {}
-            return
+            return []
         number = lan.interface.index if lan.interface else None
         for route in lan.observed.routes:
             owned = is_owned_route(route) and route.table == MAIN and route.interface == number
@@ -97,6 +92,7 @@ class Prefixes:
                 self._seen.setdefault(route.destination, now)
         self._seen |= {prefix: now for _, prefix in lan.delegating}
         self._seen = {prefix: seen for prefix, seen in self._seen.items() if now - seen < _REMEMBERED}
+        return list(self._seen)
 
 
 def routes(lan: Lan) -> Iterator[Route]:

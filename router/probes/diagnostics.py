@@ -86,16 +86,16 @@ class LinkDiagnostics(Closing):
                 self._log.event("no MPTCP", Level.WARNING, link=name, connection=found)
 
     def _connect(self, tcp_probe: TcpProbe[str], name: str, now: float) -> None:
-        if path := self._reconciler.verdicts.path(name):
+        if path := self._reconciler.verdicts.paths.get(name):
             tcp_probe.cancel(name)
             tcp_probe.start(name, path.interface, path.source, path.target, now, TIMEOUT)
 
     def _check_portals(self, now: float) -> None:
         portals = self._reconciler.portals
         for link, answer in self._portal_probe.responses(now):
-            path = portals.path(link)
+            path = portals.paths.get(link)
             announced = captive_portal_option.login_page(path[0]) if path else None
             portals.on_response(link, answer, announced, now)
         for name in portals.start_due(now):
-            if path := portals.path(name):
+            if path := portals.paths.get(name):
                 self._portal_probe.start(name, path, now)

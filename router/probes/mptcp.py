@@ -60,7 +60,7 @@ class Verdicts(PeriodicChecks[MptcpPath, Verdict]):
 
     def on_mptcp(self, name: str, speaks: bool | None, is_refused: bool, now: float) -> bool:
         """Takes whether the connection speaks MPTCP (None without a connection); returns whether to try plain TCP."""
-        if not self.is_running(name):
+        if name not in self._running:
             return False
         if speaks is None and not is_refused:
             self._plain_tried.add(name)

@@ -42,7 +42,7 @@ class Portals(PeriodicChecks[PortalPath, str]):
 
     def on_response(self, name: str, answer: bytes, announced: str | None, now: float) -> None:
         """Takes the response on a link (empty if there was none), and the announced login page."""
-        if not self.is_running(name):
+        if name not in self._running:
             return
         page = login_page(answer, announced)
         if page is None:

@@ -28,9 +28,6 @@ class PeriodicChecks(Generic[PathT, ResultT]):
         self.paths = dict(paths)
         return stale
 
-    def path(self, name: str) -> PathT | None:
-        return self.paths.get(name)
-
     @property
     def next_due(self) -> float | None:
         return min((self._due.get(each, float("-inf")) for each in self._idle()), default=None)
@@ -48,9 +45,6 @@ class PeriodicChecks(Generic[PathT, ResultT]):
         due = [name for name in self._idle() if self._due.get(name, float("-inf")) <= now]
         self._running |= set(due)
         return due
-
-    def is_running(self, name: str) -> bool:
-        return name in self._running
 
     def done(self, name: str, again: float) -> None:
         """Ends a check; the next one is due at ``again``."""

@@ -176,12 +176,11 @@ class Reconciler:
         recent = {name: record.recent for name, record in self.health.records.items()}
         return quickest(inside, recent, self.beginning)
 
-    def forget_configuration(self, *tunnels: str) -> None:
+    def forget_configuration(self, tunnel: str) -> None:
         """The next reconciliation applies it again: no snapshot says whether another program has changed keys, peer or
         mark.
         """
-        for name in tunnels:
-            self.gateways.applied.pop(name, None)
+        self.gateways.applied.pop(tunnel, None)
 
     def _try_silent_tunnels(self) -> None:
         """A link on which the gateway is silent tries the gateway's next address: its network may drop UDP of one IP
@@ -228,8 +227,7 @@ class Reconciler:
             self.links, self.unmanaged, self.limits, self.gateway_tunnels, self.beginning, bypass=self.settings.bypass
         )
         inside = self._lan(observed, [link for link in self.links if link.works])
-        self._prefixes.update(inside, now)
-        inside = replace(inside, remembered=self._prefixes.remembered)
+        inside = replace(inside, remembered=self._prefixes.updated(inside, now))
         desired = replace(
             desired,
             routes=(*desired.routes, *ipv6.routes(inside)),

@@ -142,14 +142,15 @@ def _setup(
     paths: Mapping[str, int],
 ) -> TunnelConfig:
     inside = _inside(enrolment, slot)
-    everywhere = tuple(EVERYWHERE[address.version] for address in inside)
+    everywhere = tuple(EVERYWHERE[each.version] for each in inside)
     room_of_all = min(
         tunnel_mtu(link.interface.mtu, outside(link), paths.get(link.name)) for link in links if link.interface
     )
+    address = outside(links[0])
     peer = Peer(
         enrolment.public_key,
         everywhere if slot == addresses.DEFAULT_SLOT else (IPv4Network(enrolment.inside),),
-        _endpoint(enrolment, outside(links[0])),
+        joined(str(address), enrolment.gateway.port) if address else None,
         _keepalive(settings, links[0]),
     )
     return TunnelConfig(
@@ -182,7 +183,3 @@ def tunnel_mtu(interface: int, gateway: Address | None, path: int | None) -> int
     """
     safe = interface - OVERHEAD[6]
     return safe if path is None or gateway is None else min(safe, path - OVERHEAD[gateway.version])
-
-
-def _endpoint(enrolment: Enrolment, address: Address | None) -> str | None:
-    return joined(str(address), enrolment.gateway.port) if address else None

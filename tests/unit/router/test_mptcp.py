@@ -9,7 +9,7 @@ def ways(verdicts: Verdicts) -> dict[str, str]:
     return {
         name: f"{way.interface} {way.source} {way.target}"
         for name in sorted(verdicts.start_due(100.0))
-        if (way := verdicts.path(name))
+        if (way := verdicts.paths.get(name))
     }
 
 

@@ -81,7 +81,7 @@ def test_a_link_with_a_login_page_says_so_until_the_gateway_answers() -> None:
     script = silent("lte")
     reconciler = script.reconciler
     assert reconciler.portals.start_due(100.0) == ["lte"]
-    assert reconciler.portals.path("lte") == ("usb0", ip_address("10.64.0.2"))
+    assert reconciler.portals.paths["lte"] == ("usb0", ip_address("10.64.0.2"))
     reconciler.portals.on_response("lte", FOUND, None, 100.1)
     script.reconcile()
     assert link(reconciler, "lte").reason is Reason.CAPTIVE_PORTAL
