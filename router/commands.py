@@ -47,7 +47,6 @@ class Commands:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether requests are to be answered in the next turn."""
         return bool(self._waiting)
 
     def turn(self) -> None:
@@ -64,7 +63,6 @@ class Commands:
         self._is_ending = True
 
     def answer(self, asked: Request) -> Response | Future[bytes]:
-        """The answer to a request, or a later one."""
         if asked["command"] == "status":
             return self._status.document(time.monotonic())
         if self._is_ending:

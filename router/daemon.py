@@ -139,7 +139,6 @@ class Daemon:
 
     @property
     def deadline(self) -> float:
-        """When the next turn is due, by time.monotonic()."""
         if self._commands.are_waiting:
             return 0.0
         reconciler = self._reconciler
@@ -188,7 +187,6 @@ class Daemon:
         self._status.forget()
 
     def take_usage(self) -> None:
-        """Saves what was set, and reconciles with it."""
         self._status.forget()
         self._save_usage(time.monotonic(), is_last=True)
         self._try(self._reconcile)

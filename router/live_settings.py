@@ -34,7 +34,6 @@ class LiveSettings:
         self._changes[link] = change
 
     def shown(self, link: str) -> dict[str, str]:
-        """The keys that were set of a link."""
         return {key: str(value) for key, value in self._given(link).items()}
 
     def _given(self, link: str) -> dict[str, object]:

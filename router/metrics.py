@@ -79,7 +79,6 @@ def _shaped(links: Sequence[_Answer]) -> Iterator[tuple[metrics.Labels, float]]:
 
 
 def _interfaces(links: Sequence[_Answer]) -> dict[metrics.Labels, str]:
-    """The interfaces by the labels of their metrics."""
     return {(link["name"],): link["interface"] for link in links if link["interface"]}
 
 

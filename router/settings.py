@@ -200,7 +200,6 @@ class LinkChange(Settings):
 
     @property
     def given(self) -> dict[str, object]:
-        """The keys that say something."""
         return {key: value for key, value in dict(self).items() if value is not None}
 
 

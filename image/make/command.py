@@ -61,7 +61,6 @@ class Runner:
             )
 
     def inside(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run ``command`` with ``root`` as its root folder."""
         given = [f"{name}={value}" for name, value in {**INSIDE, **(environment or {})}.items()]
         run = ["chroot", str(root), "env", "--ignore-environment", *given, *command]
         self.around(root, run)

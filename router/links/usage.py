@@ -170,7 +170,6 @@ def _kept(meter: Meter, day: int, today: date) -> Meter:
 
 
 def _boot(counter: str) -> str:
-    """The boot that the counter is of."""
     return counter.rpartition("/")[0]
 
 

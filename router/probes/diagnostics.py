@@ -5,10 +5,9 @@ modules.
 from collections.abc import Collection
 from contextlib import ExitStack
 
-from router.probes import captive_portal_option
 from router.probes.mptcp import TIMEOUT, Verdict
 from router.probes.mtu_probe import MtuProbe
-from router.probes.portal_probe import PortalProbe
+from router.probes.portal_probe import PortalProbe, announced_page
 from router.probes.tcp_probe import TcpProbe
 from router.state.reconciler import Reconciler
 from tributary.closing import Closing
@@ -94,7 +93,7 @@ class LinkDiagnostics(Closing):
         portals = self._reconciler.portals
         for link, answer in self._portal_probe.responses(now):
             path = portals.paths.get(link)
-            announced = captive_portal_option.login_page(path[0]) if path else None
+            announced = announced_page(path[0]) if path else None
             portals.on_response(link, answer, announced, now)
         for name in portals.start_due(now):
             if path := portals.paths.get(name):

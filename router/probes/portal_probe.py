@@ -1,15 +1,22 @@
-"""Requests for a web page, each through one link. portal.py interprets the responses."""
+"""Requests for a web page, each through one link, and the login page that a link's network announces. portal.py
+interprets both.
+"""
 
+import re
 import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from router.probes.pending import Attempt, PendingSockets, bound
 from router.probes.portal import LONGEST, NOBODY, PORT, REQUEST, TIMEOUT, PortalPath
 
 _END = b"\r\n\r\n"
+_NOTES = Path("/run/systemd/netif/links")
+_SAID = re.compile(r"^CAPTIVE_PORTAL=(https?://[!-~]{1,500})$", re.MULTILINE)
+"""Not urn:ietf:params:capport:unrestricted, by which a network says that it has no portal (RFC 8910 section 2)."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +67,16 @@ class PortalProbe(PendingSockets[str, _Request]):
             return True
         request.answer.extend(read)
         return not read or _END in request.answer or len(request.answer) >= LONGEST
+
+
+def announced_page(interface: str, notes: Path = _NOTES) -> str | None:
+    """The login page that was announced on ``interface``, by option 114 of DHCP or its siblings (RFC 8910).
+
+    It is an API for programs; browsers get redirected. systemd-networkd asks for it (since version 254) and saves it in
+    its state. The format of that file is not documented: in another format nothing is found.
+    """
+    try:
+        found = _SAID.search((notes / str(socket.if_nametoindex(interface))).read_text(errors="replace"))
+    except OSError:
+        return None
+    return found[1] if found else None

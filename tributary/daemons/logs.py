@@ -163,7 +163,6 @@ class Log:
             self._log_suppressed(self._clock())
 
     def close(self) -> None:
-        """Log all that was suppressed."""
         with self._lock:
             self._log_suppressed(math.inf)
 

@@ -49,7 +49,6 @@ class Ports:
         return self.protocol == other.protocol and self.first <= other.first and other.last <= self.last
 
     def overlaps(self, other: "Ports") -> bool:
-        """Whether a port is among both."""
         return self.protocol == other.protocol and self.first <= other.last and other.first <= self.last
 
 

@@ -11,7 +11,6 @@ CHECKS = Checks()
 
 
 def _needs_cookies(rig: Rig) -> Origin:
-    """A server to ask for."""
     if not rig.settings.cookies:
         raise Skip("no --cookies")
     return rig.origin()

@@ -10,23 +10,20 @@ CHECKS = Checks()
 DISCARD = 9  # a port
 
 
-@CHECKS.add("6.2.8")
-def connection_reset(rig: Rig) -> str:
-    """A server that answers with a reset gives error 96 with the value zero."""
+def _connection_reset(rig: Rig, options: bytes, data: bytes) -> str:
     origin = rig.origin(listening=False)
-    error = refused(rig, rig.request(origin.connect()), Code.CONNECTION_RESET)
+    error = refused(rig, rig.request(origin.connect(options)), Code.CONNECTION_RESET, data=data)
     require(not any(error.value), "a value of zero", error)
     return str(error)
 
 
-@CHECKS.add("6.2.8")
-def connection_reset_extended(rig: Rig) -> str:
-    """The same to an Extended Connect, with data behind it: error 96, nothing else."""
-    origin = rig.origin(listening=False)
-    options = message.Option(message.Kind.MAXIMUM_SEGMENT_SIZE, b"\x05\xb4").encode()
-    error = refused(rig, rig.request(origin.connect(options)), Code.CONNECTION_RESET, data=b"never to arrive")
-    require(not any(error.value), "a value of zero", error)
-    return str(error)
+CHECKS.add_each(_connection_reset, {
+    "connection-reset": (
+        "6.2.8", "A server that answers with a reset gives error 96 with the value zero.", b"", b""),
+    "connection-reset-extended": (
+        "6.2.8", "The same to an Extended Connect, with data behind it: error 96, nothing else.",
+        message.Option(message.Kind.MAXIMUM_SEGMENT_SIZE, b"\x05\xb4").encode(), b"never to arrive"),
+})  # fmt: skip
 
 
 @CHECKS.add("4.2")

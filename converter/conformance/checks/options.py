@@ -188,7 +188,6 @@ def tcp_ao_is_refused(rig: Rig) -> str:
 
 
 def _needs_fast_open(rig: Rig) -> Origin:
-    """A server that hands out Fast Open cookies."""
     if Kind.FAST_OPEN not in supported(rig):
         raise Skip("the converter does not announce kind 34")
     return rig.origin(fast_open=True)

@@ -5,8 +5,8 @@ from socket import if_nametoindex
 import pytest
 
 from router.links.model import Reason
-from router.probes import captive_portal_option
 from router.probes.portal import AGAIN, PAGE, login_page
+from router.probes.portal_probe import announced_page
 from tests.unit.router.enrolled import FIRST, Script, answering
 from tests.unit.router.house import DSL, Plug, link
 
@@ -59,12 +59,12 @@ def test_what_a_network_says_by_dhcp_counts_unless_it_leads_elsewhere(answer: by
 )
 def test_what_networkd_notes_of_it(note: str, said: str | None, tmp_path: Path) -> None:
     (tmp_path / str(if_nametoindex("lo"))).write_text(note)
-    assert captive_portal_option.login_page("lo", tmp_path) == said
+    assert announced_page("lo", tmp_path) == said
 
 
 def test_where_networkd_notes_nothing_or_the_interface_is_gone_nothing_was_said(tmp_path: Path) -> None:
-    assert captive_portal_option.login_page("lo", tmp_path) is None
-    assert captive_portal_option.login_page("no-such-link", tmp_path) is None
+    assert announced_page("lo", tmp_path) is None
+    assert announced_page("no-such-link", tmp_path) is None
 
 
 def silent(*links: str) -> Script:
