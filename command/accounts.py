@@ -157,9 +157,7 @@ def _then_failing() -> Iterator[list[CommandError]]:
 def accounts(
     lines: Iterable[Line], by: Collection[str], routers: Mapping[str, str], *, networks: bool
 ) -> list[Account]:
-    """What ``lines`` come to, by some of an account's fields, in their order; ``routers`` are names by their tunnels'
-    addresses. Pure.
-    """
+    """What ``lines`` come to, by some fields of accounts; ``routers`` are names by their tunnels' addresses. Pure."""
     totals: defaultdict[tuple[str | None, ...], Counter[str]] = defaultdict(Counter)
     for line in lines:
         owners = set()

@@ -30,9 +30,7 @@ D = TypeVar("D", bound=Document)
 
 @dataclass(frozen=True)
 class Column(Generic[D]):
-    """A title; what is shown of a document; how that is written, and what is if it is not known; what it is sorted by,
-    unless by itself.
-    """
+    """A title; what is shown, how it is written, and what if it is not known; what it is sorted by, if not itself."""
 
     title: str
     value: Callable[[D], Any]

@@ -92,10 +92,7 @@ def _perform(
     json: bool,
     dry_run: bool,
 ) -> None:
-    """``suite`` and ``arch`` are names of the tables in debs/release.py, or None for ours.
-
-    With a repository's ``folder``, None is all of them.
-    """
+    """``suite`` and ``arch`` are names of debs/release.py; None is ours, or with a repository's ``folder`` all."""
     if folder is None:
         if any(each is not None for each in (packages, key, url, valid_days, replace_key or None)):
             raise cli.Contradiction("--packages, --key, --url, --valid-days and --replace-key go with --repository")

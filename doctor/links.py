@@ -41,9 +41,7 @@ def look() -> list[Access]:
 
 
 def endpoints() -> dict[str, str]:
-    """The addresses from which the kernel makes subflows, each with its interface, empty without one; raises
-    CommandError if ip(8) fails.
-    """
+    """The addresses that the kernel makes subflows from, with their interfaces, if any; raises CommandError."""
     found = _ip("mptcp", "endpoint", "show")
     return {entry["address"]: entry.get("dev", "") for entry in found if entry.get("subflow")}
 
@@ -150,9 +148,7 @@ def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:
 
 
 def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:
-    """Interfaces whose IPv4 rp_filter is strict; the larger of an interface's value and that of all applies
-    (ip-sysctl.rst).
-    """
+    """Interfaces whose IPv4 rp_filter is strict: the larger of its value and that of all applies (ip-sysctl.rst)."""
     values = dict(_each_filter(proc / "net/ipv4/conf"))
     of_all = values.pop("all", "0")
     return sorted(

@@ -44,9 +44,7 @@ def judge_switch(enabled: str | None) -> Finding:
 
 
 def judge_low_mark(release: str, *, attached: bool | None) -> Finding:
-    """Whether subflows obey net.ipv4.tcp_notsent_lowat on a kernel of this release (uname(2)); ``attached`` is None for
-    who may not look.
-    """
+    """Whether subflows obey tcp_notsent_lowat on this release (uname(2)); ``attached`` is None for who may not look."""
     number = tuple(map(int, re.findall(r"\d+", release)[:2]))
     if attached or number < _EXEMPT_SINCE:
         return ok(_CHECK, "subflows obey net.ipv4.tcp_notsent_lowat")

@@ -73,9 +73,7 @@ def units() -> dict[str, bool]:
 
 
 def parse_units(printed: str) -> dict[str, bool]:
-    """From ``systemctl list-unit-files``: a service without its suffix. A template is none: its instances listen in
-    namespaces of their own.
-    """
+    """From ``systemctl list-unit-files``: services without suffix, no templates: their instances listen elsewhere."""
     listed = (line.split() for line in printed.splitlines() if "@" not in line)
     return {words[0].removesuffix(".service"): words[1] in _STARTED for words in listed}
 

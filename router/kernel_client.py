@@ -24,10 +24,7 @@ T = TypeVar("T")
 
 
 def snapshot() -> KernelState:
-    """Raises CommandError: exit 69 if the kernel has no MPTCP, 71 also if the state changes faster than it can be read.
-
-    Needs no capability.
-    """
+    """Raises CommandError: 69 without MPTCP in the kernel, 71 also if it changes too fast. Needs no capability."""
     for _ in range(_TRIES):
         try:
             return _snapshot()

@@ -212,9 +212,7 @@ class DropIn(Settings):
 
 
 def read(file: Path) -> RouterSettings:
-    """Reads the file and its drop-ins; raises CommandError as ``load`` does, and with exit 64 if others can read a
-    secret there.
-    """
+    """Reads the file and its drop-ins; raises CommandError as ``load``, and 64 if others can read a secret there."""
     settings = load(file, RouterSettings)
     if settings.enrolment and file.stat().st_mode & 0o077:
         raise CommandError(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")

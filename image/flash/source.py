@@ -112,9 +112,7 @@ def _packer(path: Path, head: bytes) -> str:
 
 
 def _has_checksum(image: Path, file: io.FileIO) -> bool:
-    """Whether there is one beside ``image``, which is open as ``file``, as sha256sum(1) writes it; raises CommandError
-    (66) if it differs.
-    """
+    """Whether the open ``image`` has one beside it, of sha256sum(1); raises CommandError (66) if it differs."""
     beside = image.with_name(image.name + ".sha256")
     if not beside.exists():
         return False

@@ -77,9 +77,7 @@ def read_patches(folder: Path) -> dict[str, str]:
 
 
 def apply_patches(system: System, patches: Mapping[str, str]) -> None:
-    """Change the unpacked source by all of ``patches``; raises CommandError (71) for one that does not fit or is in
-    it.
-    """
+    """Change the unpacked source by ``patches``; raises CommandError (71) for one that does not fit, or is in it."""
     for name, text in patches.items():
         system.path(_TREE).joinpath(name).write_text(text)
         system.run(["patch", "--directory", _TREE, "--strip=1", "--forward", "--input", name])
@@ -125,9 +123,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def check(name: str, text: str) -> None:
-    """Raise CommandError (64) if the fragment ``name`` has a line that the kernel's tools would pass over in
-    silence.
-    """
+    """Raise CommandError (64) for a line of the fragment ``name`` that the kernel's tools would silently pass over."""
     for number, line in enumerate(text.splitlines(), start=1):
         if not _SET.match(line) and not _COMMENT.match(line):
             accepted = "CONFIG_NAME=value, '# CONFIG_NAME is not set', or a comment"

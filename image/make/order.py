@@ -219,9 +219,7 @@ def deliver(making: Making) -> list[Path]:
 
 
 def update_lock(order: Order, progress: Progress) -> None:
-    """Write the lock by Debian as it is today, and keep what was made for that as the base; raises CommandError (69,
-    71).
-    """
+    """Write the lock by today's Debian, and keep what was made for that as the base; raises CommandError (69, 71)."""
     log = order.cache / "logs" / f"update-lock-{order.kind}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")

@@ -56,9 +56,7 @@ def states(good: Iterable[str]) -> str:
 
 
 def named(config: str) -> str:
-    """The slot that ``config`` names: of two lines, the firmware takes the last. Raises CommandError (71) without
-    any.
-    """
+    """The slot that ``config`` names: the firmware takes its last line. Raises CommandError (71) without any."""
     found = _PREFIX.findall(config)
     if not found:
         raise CommandError(Exit.SYSTEM, f"{CONFIG} names no slot: accepted: a line os_prefix=a/ or os_prefix=b/")

@@ -39,10 +39,7 @@ _REMEMBERED = 7200.0
 
 @dataclass(frozen=True)
 class Lan:
-    """The input: working links by rank, and the gateway in use, if it answers.
-
-    ``remembered`` are links' prefixes that devices may still use.
-    """
+    """Working links by rank, and the gateway in use, if it answers; ``remembered`` prefixes may still be in use."""
 
     settings: RouterSettings
     observed: KernelState

@@ -173,9 +173,7 @@ class Health:
         return record.began + (max(METERED, interval) if name in self._metered else interval)
 
     def set_links(self, names: Collection[str], metered: Collection[str] = ()) -> None:
-        """Probes exactly these links from now on, those in ``metered`` less often. A new link counts as up, and is
-        probed at once.
-        """
+        """Probes these links from now on, ``metered`` ones less often. A new one counts as up, and is probed now."""
         self._metered = frozenset(metered)
         self.records = {name: self.records.get(name) or Record() for name in names}
         self._restore()

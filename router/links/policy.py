@@ -11,9 +11,7 @@ from tributary.settings.hours import Hours, clock, minute_of
 
 @dataclass(frozen=True)
 class Now:
-    """Local time, and whether the clock is synchronized: a computer without a battery-backed clock needs the network
-    for it.
-    """
+    """Local time, and whether it is synchronized: without a battery-backed clock that takes the network."""
 
     local: datetime
     is_synchronized: bool = True

@@ -76,10 +76,7 @@ NEW_METER = Meter(None, 0, None, 0)
 
 
 class Usage:
-    """The ``meters`` of all links that have or had a cap, by their names; ``boot`` identifies this boot.
-
-    Days are those of local time.
-    """
+    """The ``meters`` of links that have or had a cap, by name; ``boot`` identifies this boot. Days are local."""
 
     def __init__(self, kept: Mapping[str, Meter] | None = None, boot: str = "") -> None:
         self.boot = boot

@@ -1,6 +1,4 @@
-"""The checks of links besides whether they work: MTU, MPTCP, login pages. The sockets are here, the decisions in pure
-modules.
-"""
+"""The sockets of links' further checks: MTU, MPTCP, login pages. The decisions are in pure modules."""
 
 from collections.abc import Collection
 from contextlib import ExitStack

@@ -44,9 +44,7 @@ class MptcpPath:
 
 
 class Verdicts(PeriodicChecks[MptcpPath, Verdict]):
-    """One result for each path: that of a link's tunnel has the link's name as its key, the one outside that of
-    ``outside``.
-    """
+    """One result for each path: the key of that in a link's tunnel is the link's name, of the other ``outside``."""
 
     def __init__(self) -> None:
         super().__init__()

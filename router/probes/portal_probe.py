@@ -1,6 +1,4 @@
-"""Requests for a web page, each through one link, and the login page that a link's network announces. portal.py
-interprets both.
-"""
+"""Requests for a web page, each through one link, and what a network announces. portal.py interprets both."""
 
 import re
 import selectors

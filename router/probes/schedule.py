@@ -17,9 +17,7 @@ class PeriodicChecks(Generic[PathT, ResultT]):
         self._running: set[str] = set()
 
     def set_paths(self, paths: Mapping[str, PathT]) -> set[str]:
-        """Checks exactly these from now on; returns the names whose path has gone or changed, and forgets their
-        results.
-        """
+        """Checks exactly these from now on; returns and forgets the names whose path has gone or changed."""
         stale = {name for name, path in self.paths.items() if paths.get(name) != path}
         for name in stale:
             self.results.pop(name, None)

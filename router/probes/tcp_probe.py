@@ -54,9 +54,7 @@ class TcpProbe(PendingSockets[K, _Probe], Generic[K]):
         self._protocol = protocol
 
     def start(self, key: K, interface: str, source: Address, target: Target, now: float, timeout: float) -> None:
-        """Connects from ``source`` through ``interface``. An immediate error is reported by ``outcomes``, too, at the
-        deadline.
-        """
+        """Connects from ``source`` through ``interface``. ``outcomes`` has an immediate error, too, at the deadline."""
         if key in self._pending:
             return
         probe = socket.socket(FAMILIES[source.version], socket.SOCK_STREAM | socket.SOCK_NONBLOCK, self._protocol)

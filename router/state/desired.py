@@ -138,9 +138,7 @@ def desired_state(
 
 
 def _ends(links: Sequence[Link]) -> Iterator[Route]:
-    """An unreachable default route behind all links: a DHCP client's route may lead out by a link that must not be
-    used.
-    """
+    """An unreachable default route behind all links: a DHCP client's may lead out by a link that must not be used."""
     for version in sorted({version for link in links for version in link.blocked_versions}):
         yield Route(MAIN, EVERYWHERE[version], None, None, MAIN_METRICS[-1], PROTOCOL)
 

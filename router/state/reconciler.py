@@ -76,9 +76,7 @@ class Reconciler:
         self._last_id = max(memory.endpoints, default=ENDPOINT_IDS.start - 1)
 
     def change_settings(self, settings: RouterSettings) -> None:
-        """Takes effect at the next reconciliation. A gateway that stays configured keeps its state; its links are
-        probed again.
-        """
+        """Takes effect at the next reconciliation. A gateway that stays keeps its state; its links are probed again."""
         before = self.target, self.gateways.current
         self.settings = settings
         self.gateways.change_settings(settings)
@@ -177,9 +175,7 @@ class Reconciler:
         return quickest(inside, recent, self.beginning)
 
     def forget_configuration(self, tunnel: str) -> None:
-        """The next reconciliation applies it again: no snapshot says whether another program has changed keys, peer or
-        mark.
-        """
+        """The next reconciliation applies it again: no snapshot shows other programs' changes of keys, peer or mark."""
         self.gateways.applied.pop(tunnel, None)
 
     def _try_silent_tunnels(self) -> None:
@@ -255,9 +251,7 @@ class Reconciler:
         return Lan(self.settings, observed, working, answering)
 
     def _candidates(self) -> Candidates:
-        """Which links are always used, and which only when those are full. Without a primary link the first overflow
-        link is used.
-        """
+        """Links that are always used, and those for when these are full; without a primary one one of the latter."""
         used = [link for link in self.links if link.next_hops and link.name not in self.health.down]
         spare = tuple(link.name for link in used if link.wan.use is Use.OVERFLOW)
         front = tuple(link.name for link in used if link.wan.use is Use.PRIMARY) or spare[:1]
@@ -360,9 +354,7 @@ class Reconciler:
         return link.path(self.target.address.version)
 
     def fail_over(self, now: float) -> bool:
-        """Returns whether the gateway is silent and there is another one: the next reconciliation moves the tunnels to
-        it.
-        """
+        """Whether the gateway is silent and another one is there: the next reconciliation moves the tunnels to that."""
         if not self.health.is_silent or not self.gateways.fail_over(now):
             return False
         self.health, self._presumed = Health(self.settings.probe), None

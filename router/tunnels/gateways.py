@@ -187,9 +187,7 @@ class Gateways:
         return True
 
     def fail_back(self, now: float, links: Iterable[Link]) -> bool:
-        """Switches to the earlier gateway if it is stable; returns whether it did. ``links`` use the address that
-        has answered.
-        """
+        """Switches to the earlier gateway if it is stable; returns whether. ``links`` use what has answered."""
         if self.earlier is None or not self.failback.is_stable(now):
             return False
         for link in links:

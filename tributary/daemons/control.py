@@ -113,9 +113,7 @@ class Control:
                     path.unlink()
 
     def respond(self, request: bytes, peer: socket.socket, handle: Handler) -> "bytes | Future[bytes]":
-        """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
-        response.
-        """
+        """The response to ``request``, for which ``handle`` does what is asked, or to its CommandError."""
         try:
             asked = json.loads(request)
             command = asked["command"]

@@ -1,6 +1,4 @@
-"""Whether nft tables are still there: ``nft flush ruleset``, which a reload of nftables.service on Debian runs, removes
-those of all programs.
-"""
+"""Whether nft tables are still there: ``nft flush ruleset``, as of nftables.service, removes those of all programs."""
 
 import errno
 import struct
@@ -17,10 +15,7 @@ _HEADER = struct.Struct("=BBH")  # struct nfgenmsg
 
 
 def handle(table: str) -> int | None:
-    """The kernel's number of a table, such as ``inet a``, None without one; another table of that name has another.
-
-    Raises CommandError, exit 71.
-    """
+    """The number of a table such as ``inet a``, which no other ever has; None without one. Raises CommandError, 71."""
     family, name = table.split()
     request = _HEADER.pack(_FAMILIES[family], 0, 0) + attribute(_NAME, name.encode() + b"\0")
     try:

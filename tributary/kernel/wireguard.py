@@ -35,9 +35,7 @@ def create(name: str) -> None:
 
 
 def configure(name: str, interface: Interface) -> None:
-    """Set keys and peers; existing peers keep their sessions. Raises CommandError, exit 71, without any key in its
-    text.
-    """
+    """Set keys and peers; those there keep their sessions. Raises CommandError, exit 71, with no key in its text."""
     timeout = QUICK + _EACH_PEER * len(interface.peers)
     done = run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface), timeout)
     if done.returncode:
@@ -47,9 +45,7 @@ def configure(name: str, interface: Interface) -> None:
 
 
 def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
-    """Set addresses, in the form '10.84.0.17/32', in place of its others, and bring it up; raises CommandError, exit
-    71.
-    """
+    """Set addresses such as '10.84.0.17/32' in place of its others, and bring it up; raises CommandError, exit 71."""
     _add_addresses(name, addresses)
     if others := [each for each in _global(_shown(name)) if each not in addresses]:
         # nft's masquerade takes the first address, and the other end drops packets from one of an earlier gateway.

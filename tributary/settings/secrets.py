@@ -23,10 +23,7 @@ def is_secret(key: str) -> bool:
 
 
 def without_secrets(key: str, value: Any) -> Any:
-    """The ``value`` of ``key`` for a message: without secrets, and shortened.
-
-    A table is shown without the secrets in it.
-    """
+    """The ``value`` of ``key`` for a message: shortened, without secrets, nor those in a table."""
     if value is None or (isinstance(value, str) and value in _WORDS):
         return value
     if is_secret(key):

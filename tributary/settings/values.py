@@ -75,9 +75,7 @@ def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:
 def reading(
     kind: type[T], parse: Callable[[str], T], fits: Callable[[T], bool] = lambda _: True
 ) -> Callable[[object], T]:
-    """A reader of text by ``parse``, which refuses what does not fit; what is of that kind already, such as a default,
-    stays as it is.
-    """
+    """A reader of text by ``parse`` that refuses what does not fit; what is of that ``kind`` already stays as it is."""
 
     def read(value: object) -> T:
         found = value if isinstance(value, kind) else parse(as_text(value))

@@ -13,10 +13,7 @@ def token(key: bytes) -> int:
 
 
 def join_hmac(own_key: bytes, peer_key: bytes, own_nonce: bytes, peer_nonce: bytes) -> bytes:
-    """The 20 bytes by which one side of a join proves that it knows both keys (RFC 8684 section 3.2).
-
-    A SYN/ACK carries the first 8 of them.
-    """
+    """The 20 bytes by which a side of a join proves both keys (RFC 8684 section 3.2); a SYN/ACK has the first 8."""
     return hmac.digest(own_key + peer_key, own_nonce + peer_nonce, "sha256")[:HMAC_IN_ACK]
 
 
