@@ -37,8 +37,8 @@ def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
     return replace(ROUTER, timeout=timeout).ask("status")
 
 
-def lan(timeout: float = ROUTER.timeout) -> dict[str, Any]:
-    """What the router daemon says of its LAN; raises CommandError, exit 69, where none runs."""
+def lan(timeout: float) -> dict[str, Any]:
+    """What the router daemon says of its LAN, in so many seconds; raises CommandError, exit 69, where none runs."""
     return replace(ROUTER, timeout=timeout).ask("lan")
 
 

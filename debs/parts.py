@@ -271,8 +271,7 @@ def _gateway(inputs: Inputs) -> Package:
             *content.files(inputs, name, "gateway/systemd/*", "debs/*/tributary-gateway.*", "debs/files/gateway.toml"),
             *content.files(inputs, name, "docs/gateway-routers.md", "docs/forwarding.md"),
         ),
-        # ip(8), ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked; dnsmasq(8)
-        # looks names up.
+        # ip, ss, nft, wg; conntrack(8) forgets what was translated for a revoked router; dnsmasq(8) looks names up.
         depends=(*_modules(inputs), "conntrack", "dnsmasq-base", "iproute2", "nftables", "wireguard-tools"),
         # For a kernel without WireGuard, as in some containers.
         recommends=("wireguard-go",),

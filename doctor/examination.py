@@ -112,11 +112,6 @@ def _multipath() -> Iterator[Finding]:
         yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
 
 
-def _integrity() -> Iterator[Finding]:
-    if sysctl.read(SWITCH) is not None:
-        yield from data_integrity.sample()
-
-
 def _settings() -> Iterator[Finding]:
     yield from sysctls.examine(_SETTINGS)
     yield from sysctls.examine(_RETRANSMISSIONS, together=True)
@@ -188,7 +183,7 @@ _INSTALLED = frozenset({Role.GATEWAY, Role.ROUTER})
 _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "kernel": (kernel.examine, _EVERYWHERE),
     "mptcp": (_multipath, _EVERYWHERE),
-    "integrity": (_integrity, _INSTALLED),
+    "integrity": (lambda: () if sysctl.read(SWITCH) is None else data_integrity.sample(), _INSTALLED),
     "settings": (_settings, _INSTALLED),
     "rp_filter": (_filters, _INSTALLED),
     "routing": (lambda: links.judge_routes(links.look()), frozenset({Role.ROUTER})),

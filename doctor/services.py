@@ -83,11 +83,8 @@ def sockets(units: Mapping[str, bool]) -> dict[str, frozenset[str]]:
     those whose sockets are enabled among ``units``. Raises CommandError if it does not answer.
     """
     by_socket = [unit for unit in SERVICES.values() if units.get(f"{unit}.socket")]
-    return {unit: parse_socket(_shown(f"{unit}.socket")) for unit in by_socket}
-
-
-def _shown(socket: str) -> str:
-    return output(["systemctl", "show", "--property=Listen", socket], timeout=_TIMEOUT)
+    asking = ["systemctl", "show", "--property=Listen"]
+    return {unit: parse_socket(output([*asking, f"{unit}.socket"], timeout=_TIMEOUT)) for unit in by_socket}
 
 
 def parse_socket(printed: str) -> frozenset[str]:

@@ -14,8 +14,7 @@ from image.debian import System
 from tributary.settings.errors import CommandError, Exit
 
 SUITE, VERSION = "trixie", "6.12"
-# One Debian merges for both boards: Kconfig asks each board's compiler what it can do, also whether it can link, and
-# pahole for its version.
+# One Debian merges for both boards: Kconfig asks each one's compiler what it can do, and pahole for its version.
 ARCHITECTURES = "amd64,arm64"
 MERGING = (
     *(f"linux-source-{VERSION}", f"linux-config-{VERSION}:amd64", f"linux-config-{VERSION}:arm64"),
@@ -65,7 +64,7 @@ def read_fragments(folder: Path) -> dict[str, str]:
     return fragments
 
 
-def unpack_source(system: System, only: Sequence[str] = ()) -> None:
+def unpack_source(system: System, only: Sequence[str]) -> None:
     """Debian's source, patches and all; or of it what matches ``only``, which KCONFIG is enough for to merge."""
     chosen = ["--wildcards", *only] if only else []
     system.run(["tar", "--extract", "--directory", "/usr/src", "--file", f"{_TREE}.tar.xz", *chosen])

@@ -15,8 +15,7 @@ from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
 _GRACE = 60.0  # seconds: mmdebstrap takes its mounts down when it is asked to end
-# /tmp and /run of a machine that runs; and /boot/firmware as a mount, without which the hook of raspi-firmware does
-# nothing.
+# /tmp and /run of a machine that runs; and /boot/firmware as a mount, without which raspi-firmware's hook does nothing.
 _MOUNTS = "; ".join(
     (
         'mount -t tmpfs -o mode=1777 tmp "$0/tmp"',

@@ -93,7 +93,7 @@ class Gateways:
     It fails back to an earlier gateway that is stable (``failback``).
     """
 
-    def __init__(self, settings: RouterSettings, used: str | None = None) -> None:
+    def __init__(self, settings: RouterSettings, used: str | None) -> None:
         """``used`` is HOST:PORT of the gateway that was used before a restart."""
         self._settings = settings
         self.index = self._position(used)
