@@ -1,8 +1,7 @@
 """Whether the kernel misplaces MPTCP's bytes, as far as it notices: two readings of three counters.
 
 Linux has two faults in what comes by MPTCP from very near, such as another virtual machine or container of one host
-(docs/kernel.md). The counters are those of this network namespace, since it was made; an increase between the
-readings happens now.
+(docs/kernel.md). The counters are those of this network namespace since it was made; an increase happens now.
 """
 
 import time

@@ -43,8 +43,7 @@ class Listener:
 def parse_listeners(tcp: str, multipath: str) -> list[Listener]:
     """From ``ss -Htlnp`` and ``ss -HlnpM``.
 
-    The TCP socket of an MPTCP listener may be listed as well, and is recognized by its address (ss has no process for
-    it).
+    The TCP socket of an MPTCP listener may be listed as well, without a process: it is recognized by its address.
     """
     with_mptcp = [Listener(process, address, True) for process, address in _listed(multipath)]
     taken = {listener.address for listener in with_mptcp}

@@ -63,7 +63,7 @@ def _text(path: Path) -> str:
 def own_addresses(interface: str = "") -> tuple[str, ...]:
     """Those of global scope, without temporary ones (RFC 8981), of one ``interface`` or of all that are up.
 
-    None if ip(8) or the interface is not here. For an address of another scope Debian 13's shows an empty object.
+    Empty if ip(8) or the interface is not here. For an address of another scope Debian 13's shows an empty object.
     """
     which = ("dev", interface) if interface else ("up",)
     try:

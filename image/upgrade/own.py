@@ -25,8 +25,7 @@ FOLDER = Path("var/lib/tributary/upgrade")
 def paths(root: Path) -> Iterator[Path]:
     """Files of the system below ``root``, relative to it.
 
-    Without those that firstboot writes by itself, and those that are as their package brought them: the new version may
-    have others.
+    Without those that firstboot writes, and those that are as their package brought them: the new version has its own.
     """
     by_card = {path.lstrip("/") for path in memory.read(root).files}
     defaults = _defaults(root)

@@ -1,8 +1,7 @@
 """Detects that traffic in the default tunnel gets no answers any more. Pure: the caller passes the clock.
 
 A link may go silent without a sign. Probes find that out in many seconds; Multipath TCP does in less than one, by its
-acknowledgements. A call by UDP has none. But if packets were answered and now are not, the links are worth a probe at
-once.
+acknowledgements. A call by UDP has none. But if packets were answered and now are not, a probe at once is worth it.
 """
 
 from collections import deque

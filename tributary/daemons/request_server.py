@@ -1,7 +1,6 @@
 """A server in the daemon's loop, with one request and one response per connection.
 
-Connections, time, the request's size and requests per turn are bounded, and nothing blocks, so that no client can
-delay the loop.
+Connections, time, requests' size and number per turn are bounded, and nothing blocks: no client can delay the loop.
 """
 
 import selectors
@@ -127,8 +126,7 @@ class Server(Closing):
     def _step(self, connection: "_Connection", respond: Respond) -> bool:
         """Read the request, send the response, then wait for the peer's end; returns False when done.
 
-        The last step is that of RFC 9112 section 9.6: closing with unread bytes resets the connection, and the peer
-        may lose the response.
+        The last step is that of RFC 9112 section 9.6: closing with unread bytes resets, and may lose the response.
         """
         if connection.rest is None:
             return self._read(connection, respond)

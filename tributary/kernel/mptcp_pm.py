@@ -89,8 +89,7 @@ def limits_body(limits: Limits) -> bytes:
 def priority_body(token: int, subflow: FourTuple, backup: bool) -> bytes:
     """Makes one subflow of one session a backup, or no backup, for both ends: it sends MP_PRIO.
 
-    The session must have begun with the path manager in user space (mptcp_userspace_pm_set_flags() in
-    net/mptcp/pm_userspace.c).
+    The session must have begun with the path manager in user space (net/mptcp/pm_userspace.c, ..._set_flags()).
     """
     flags = struct.pack("=I", Flags.BACKUP if backup else 0)
     return (

@@ -1,7 +1,6 @@
 """By which interface this host's packets of a subflow leave (rtnetlink(7), RTM_GETROUTE).
 
-The kernel's MPTCP events name none for a subflow that was accepted. Policy rules count: source, protocol and ports are
-asked for as well.
+The kernel's MPTCP events name none for an accepted subflow. Policy rules count: source, protocol, ports are asked for.
 """
 
 import socket
