@@ -60,10 +60,13 @@ def test_bad_value_is_refused_with_key_value_and_what_is_accepted(text: str, nam
         settings(text)
 
 
-def test_without_any_key_only_this_machine_is_served() -> None:
+def test_without_any_key_only_this_machine_is_served_and_nothing_cached() -> None:
     nothing = settings("")
     assert nothing.listeners == ["127.0.0.1:3128", "[::1]:3128"]
     assert [str(network) for network in nothing.clients] == ["127.0.0.0/8", "::1/128"]
+    assert settings("").cache is None
+    assert settings("cache = 'off'").cache is None
+    assert str(settings("cache = '1GB'").cache) == "1GB"
 
 
 def test_clients_elsewhere_open_every_address_unless_some_are_named() -> None:
@@ -71,12 +74,6 @@ def test_clients_elsewhere_open_every_address_unless_some_are_named() -> None:
     named = settings("client_networks = ['10.0.0.0/8']\nlisten = ['10.0.0.1', 'fd00::1']\nport = 8080")
     assert named.listeners == ["10.0.0.1:8080", "[fd00::1]:8080"]
     assert settings("listen = ['0.0.0.0', '::1']").listeners == ["0.0.0.0:3128", "[::1]:3128"]
-
-
-def test_cache_is_off_unless_it_has_a_size() -> None:
-    assert settings("").cache is None
-    assert settings("cache = 'off'").cache is None
-    assert str(settings("cache = '1GB'").cache) == "1GB"
 
 
 def test_everything_goes_below_the_state_directory() -> None:

@@ -40,20 +40,14 @@ def test_what_nobody_may_open_is_refused_with_key_value_and_reason(network: str,
         check(tomllib.loads(f'private_targets = ["{text}"]'), SquidSettings, "squid.toml")
 
 
-def test_every_range_is_written_once_and_says_why() -> None:
+def test_every_range_is_written_once_and_says_why_and_none_overlap() -> None:
     networks = [each.network for each in targets.RANGES]
     assert len(set(networks)) == len(networks)
     assert all(each.reason for each in targets.RANGES)
-
-
-def test_ranges_do_not_overlap() -> None:
     both = [*targets.never(), *targets.private([ipaddress.ip_network("10.20.0.0/16")])]
     for networks in (targets.never(), targets.private([]), targets.disjoint(both)):
         pairs = [(a, b) for a in networks for b in networks if a is not b and a.version == b.version]
         assert not any(a.overlaps(b) for a, b in pairs)
-
-
-def test_the_range_that_means_all_of_ipv4_to_squid_is_not_in_its_acl() -> None:
     assert not any(network.version == 6 and network.overlaps(targets.MAPPED) for network in targets.never())
 
 

@@ -28,15 +28,12 @@ tributary_converter_handoff_back_end_connections{name="a"} 2
 """
 
 
-def test_a_front_is_read_by_its_metrics() -> None:
+def test_a_front_is_read_by_its_metrics_and_a_converter_without_a_switch_is_none() -> None:
     front = parts.read_front(parts.samples(METRICS + FRONT))
     assert front is not None and front.switch_up
     assert [(each.name, each.up, each.connections) for each in front.back_ends] == [("a", True, 2), ("b", False, 0)]
     assert (front.requests, front.failures) == ({"handed-over": 12}, {"switch-away": 1})
     assert parts.handoff_summary(front)[1] == "switch up, 1 of 2 back ends up, 12 requests handed over"
-
-
-def test_a_converter_without_a_switch_is_no_front() -> None:
     assert parts.read_front(parts.samples(METRICS)) is None
 
 

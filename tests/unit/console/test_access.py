@@ -27,25 +27,26 @@ def test_a_login_holds_at_its_address_until_it_is_over() -> None:
     assert logins.person(secret, "192.0.2.1", 1.0) is None
 
 
-def test_all_are_logged_out_at_once() -> None:
+def test_too_many_logins_make_the_oldest_go_and_all_can_be_logged_out_at_once() -> None:
+    logins = Logins()
+    secrets = [logins.login("ada", "192.0.2.1", 0.0) for _ in range(101)]
+    there = [logins.person(secret, "192.0.2.1", 1.0) is not None for secret in secrets]
+    assert there == [False] + [True] * 100
     logins = Logins()
     secret, token = logins.login("ada", "192.0.2.1", 0.0), logins.token("eve", 0.0)
     logins.logout_all()
     assert logins.person(secret, "192.0.2.1", 1.0) is None and logins.redeemed(token, 1.0) is None
 
 
-def test_the_oldest_of_too_many_logins_goes() -> None:
-    logins = Logins()
-    secrets = [logins.login("ada", "192.0.2.1", 0.0) for _ in range(101)]
-    there = [logins.person(secret, "192.0.2.1", 1.0) is not None for secret in secrets]
-    assert there == [False] + [True] * 100
-
-
-def test_a_thousand_wrong_passwords_are_not_tried() -> None:
+def test_wrong_passwords_are_bounded_by_address_and_together_and_an_ipv4_address_is_the_same_in_ipv6() -> None:
     attempts = Attempts()
     taken = sum(attempts.admits("192.0.2.1", second / 10) for second in range(1000))
     assert taken == Attempts.AT_ONCE + 100 // Attempts.PAUSE
     assert attempts.admits("192.0.2.2", 100.0)  # somebody else still may
+    attempts = Attempts()
+    assert sum(attempts.admits(f"{prefix}192.0.2.1", 0.0) for prefix in ("", "::ffff:") * 10) == Attempts.AT_ONCE
+    attempts = Attempts()
+    assert sum(attempts.admits(f"192.0.2.{number}", 0.0) for number in range(200)) == Attempts.ALL_AT_ONCE
 
 
 def test_the_addresses_of_an_ipv6_network_have_a_limit_together() -> None:
@@ -69,11 +70,6 @@ def test_one_device_of_a_lan_shuts_no_other_one_out(network: str) -> None:
     assert sum(attempts.admits(network.format(1), 600.0) for _ in range(9)) <= 1  # its own are not forgotten
 
 
-def test_an_ipv4_address_is_the_same_in_ipv6() -> None:
-    attempts = Attempts()
-    assert sum(attempts.admits(f"{prefix}192.0.2.1", 0.0) for prefix in ("", "::ffff:") * 10) == Attempts.AT_ONCE
-
-
 @pytest.mark.parametrize(
     ("address", "counted"),
     [
@@ -86,11 +82,6 @@ def test_an_ipv4_address_is_the_same_in_ipv6() -> None:
 )
 def test_limits_count_ipv6_by_its_networks(address: str, counted: str) -> None:
     assert counted_as(address) == counted
-
-
-def test_many_addresses_have_a_limit_together() -> None:
-    attempts = Attempts()
-    assert sum(attempts.admits(f"192.0.2.{number}", 0.0) for number in range(200)) == Attempts.ALL_AT_ONCE
 
 
 def test_who_succeeds_has_not_failed() -> None:

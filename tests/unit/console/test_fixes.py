@@ -67,9 +67,13 @@ def test_what_was_run_is_in_the_journal(book: Book, left: tuple[str, ...], notes
     assert (entry.before, entry.after) == ("wrong", after)
 
 
-def test_where_nothing_was_run_the_journal_has_no_line(book: Book) -> None:
+def test_where_nothing_was_run_or_the_doctor_refuses_the_journal_has_no_line(book: Book) -> None:
     answer = Fixed(name="settings", ran=(), left=()).model_dump_json().encode()
     with doctor(answer):
+        asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
+    Path("doctor-fix.sock").unlink()
+    refused = b'{"failure": "x: accepted: y", "code": 64}\n'
+    with doctor(refused), pytest.raises(CommandError, match="x: accepted: y"):
         asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
     assert book.newest(10) == ()
 
@@ -87,13 +91,6 @@ def test_where_no_answer_is_read_the_journal_says_that_the_outcome_is_not_known(
     (entry,) = book.newest(10)
     assert (entry.who, entry.subject, entry.key) == ("ada", "check settings", "state")
     assert (entry.before, entry.after, told) == ("wrong", "not known", ["not known"])
-
-
-def test_a_failure_that_the_doctor_reports_is_no_line_of_the_journal(book: Book) -> None:
-    refused = b'{"failure": "x: accepted: y", "code": 64}\n'
-    with doctor(refused), pytest.raises(CommandError, match="x: accepted: y"):
-        asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
-    assert book.newest(10) == ()
 
 
 def test_while_a_fix_runs_another_one_is_refused_at_once(book: Book) -> None:

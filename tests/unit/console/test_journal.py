@@ -39,14 +39,6 @@ def test_each_fix_is_a_line_however_fast_they_come(book: Book) -> None:
     assert [(entry.before, entry.after) for entry in book.newest(10)] == [("wrong", "ok")] * 3
 
 
-def test_a_slider_that_is_dragged_is_one_line(book: Book) -> None:
-    added(book, "ada", limit(None, "9mbit"), 100.0)
-    added(book, "ada", limit("9mbit", "5mbit"), 100.1)
-    entry = added(book, "ada", limit("5mbit", "2mbit"), 104.0)
-    assert (entry.before, entry.after) == (None, "2mbit")
-    assert len(book.newest(10)) == 1
-
-
 @pytest.mark.parametrize(("who", "path", "now"), [("eve", "lte", 101.0), ("ada", "dsl", 101.0), ("ada", "lte", 105.1)])
 def test_other_changes_are_lines_of_their_own(book: Book, who: str, path: str, now: float) -> None:
     added(book, "ada", limit(None, "9mbit"), 100.0)
@@ -67,10 +59,15 @@ def test_an_undo_is_a_line_of_its_own_and_nothing_goes_on_from_it(book: Book) ->
     assert third.before is None
 
 
-def test_a_drag_away_and_back_is_no_line(book: Book) -> None:
+def test_a_slider_that_is_dragged_is_one_line_and_back_where_it_was_none(book: Book) -> None:
     added(book, "ada", limit(None, "9mbit"), 100.0)
     assert book.add("ada", limit("9mbit", None), 101.0) is None
     assert book.newest(10) == ()
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    added(book, "ada", limit("9mbit", "5mbit"), 100.1)
+    entry = added(book, "ada", limit("5mbit", "2mbit"), 104.0)
+    assert (entry.before, entry.after) == (None, "2mbit")
+    assert len(book.newest(10)) == 1
 
 
 def test_two_sliders_at_once_are_two_lines(book: Book) -> None:

@@ -24,18 +24,12 @@ def notes(clock: Clock, *looks: tuple[float, float]) -> list[str | None]:
     return [clock.note(NOON + shown, 100 + true) for shown, true in looks]
 
 
-def test_a_clock_that_is_set_is_told_for_ten_minutes() -> None:
+def test_a_clock_that_is_set_is_told_for_ten_minutes_as_it_was_set_last_and_one_that_runs_faster_was_not() -> None:
     back = "this machine's clock was set back by 2 h 00 min"
     found = notes(Clock(), (0, 0), (1, 1), (2 - 7200, 2), (3 - 7200, 3), (600 - 7200, 600), (603 - 7200, 603))
     assert found == [None, None, back, back, back, None]
-
-
-def test_a_clock_that_is_set_twice_is_told_as_it_was_set_last() -> None:
     forward = "this machine's clock was set forward by 45 s"
     assert notes(Clock(), (0, 0), (-50, 1), (-4, 2))[-1] == forward
-
-
-def test_a_clock_that_runs_a_little_faster_was_not_set() -> None:
     assert notes(Clock(), *((1.001 * second, second) for second in range(0, 9000, 900))) == [None] * 10
 
 

@@ -137,13 +137,12 @@ def test_no_client_is_both_of_a_router_and_of_a_network_elsewhere(ask: Ask, quer
         assert (status, found["total"], queries) == (200, 0, [])
 
 
-def test_whose_tunnels_are_whose_is_for_who_has_logged_in(ask: Ask, queries: list[dict[str, Any]]) -> None:
+def test_whose_tunnels_are_whose_is_for_who_has_logged_in_and_of_enrolled_routers(
+    ask: Ask, queries: list[dict[str, Any]]
+) -> None:
     status, found = ask("-router=berlin")
     assert (status, queries) == (401, []) and "log in first" in found["error"]
     assert ask("-client=192.0.2.0/24")[0] == 200
-
-
-def test_a_router_that_is_not_enrolled_is_named_with_those_that_are(ask: Ask) -> None:
     status, found = ask("router=paris")
     assert (status, found["error"]) == (400, "router = 'paris': accepted: berlin, bonn")
 

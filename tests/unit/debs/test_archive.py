@@ -29,8 +29,9 @@ def members(package: Path, part: str) -> list[tarfile.TarInfo]:
         return opened.getmembers()
 
 
-def test_its_name_is_debians(built: Path) -> None:
+def test_its_name_is_debians_and_nothing_else_is_left_beside_it(built: Path) -> None:
     assert built.name == "tributary-squid_0.1.0+git20261121.170133.abc1234-1~deb13_all.deb"
+    assert list(built.parent.iterdir()) == [built]
 
 
 def test_the_same_inputs_give_the_same_bytes_at_another_umask_and_time(built: Path, tmp_path: Path) -> None:
@@ -42,13 +43,10 @@ def test_the_same_inputs_give_the_same_bytes_at_another_umask_and_time(built: Pa
     assert again.read_bytes() == built.read_bytes()
 
 
-def test_everything_is_roots_and_as_old_as_the_commit(built: Path) -> None:
+def test_everything_is_roots_with_plain_modes_and_as_old_as_the_commit(built: Path) -> None:
     for part in ("--fsys-tarfile", "--ctrl-tarfile"):
         for member in members(built, part):
             assert (member.uid, member.gid, member.mtime) == (0, 0, COMMIT.time)
-
-
-def test_modes_are_plain(built: Path) -> None:
     files = members(built, "--fsys-tarfile")
     assert {member.mode for member in files if member.isdir()} == {0o755}
     assert {member.name for member in files if member.isfile() and member.mode != 0o644} == {
@@ -60,7 +58,3 @@ def test_md5sums_are_those_of_the_files_without_conffiles(built: Path, tmp_path:
     subprocess.run(["dpkg-deb", "--raw-extract", built, tmp_path / "raw"], check=True)
     subprocess.run(["md5sum", "--check", "--quiet", "DEBIAN/md5sums"], cwd=tmp_path / "raw", check=True)
     assert "etc/tributary" not in (tmp_path / "raw/DEBIAN/md5sums").read_text()
-
-
-def test_nothing_but_the_package_is_left_beside_it(built: Path) -> None:
-    assert list(built.parent.iterdir()) == [built]

@@ -17,27 +17,21 @@ PACKAGES = {package.name: package for package in parts.packages(TRIXIE)}
 FILES = {name: {file.path for file in package.files} for name, package in PACKAGES.items()}
 
 
-def test_no_two_packages_have_the_same_file() -> None:
+def test_each_module_is_in_one_package_and_no_file_in_two() -> None:
     paths = [path for paths in FILES.values() for path in paths]
     assert len(paths) == len(set(paths))
+    ours = {(name, path) for name, paths in FILES.items() for path in paths if path.startswith(PYTHON)}
+    modules = {name for name, path in ours if path.endswith((".py", ".so"))}
+    assert modules == {"tributary-common"}
 
 
-def test_golden_texts_tests_and_units_are_not_among_the_modules() -> None:
+def test_among_the_modules_are_no_golden_texts_tests_and_units_and_their_list_of_targets_is_found() -> None:
     modules = [PurePosixPath(path) for paths in FILES.values() for path in paths if path.startswith(PYTHON)]
     assert not any({"golden", "systemd", "__pycache__"} & set(path.parts) for path in modules)
     assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-common"]
     assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-common"]
-
-
-def test_the_list_of_forbidden_targets_is_where_its_reader_looks() -> None:
     reader, place = PurePosixPath(f"{PYTHON}/squid/targets.py"), targets.LIST.relative_to(ROOT)
     assert str(reader.parents[1] / place) in FILES["tributary-common"]
-
-
-def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> None:
-    ours = {(name, path) for name, paths in FILES.items() for path in paths if path.startswith(PYTHON)}
-    modules = {name for name, path in ours if path.endswith((".py", ".so"))}
-    assert modules == {"tributary-common"}
 
 
 @pytest.mark.parametrize("part", parts.MODULES)

@@ -35,12 +35,9 @@ def test_a_cut_file_is_no_program(length: int) -> None:
     assert elf.needs(sample.elf(AMD64)[:length]) is None
 
 
-def test_a_dynamic_program_asks_for_the_newest_glibc_that_it_names() -> None:
+def test_what_a_program_depends_on_is_the_newest_glibc_that_it_names_or_nothing() -> None:
     program = sample.elf(AMD64, interpreter=True, glibc=("2.2.5", "2.34", "2.9"))
     assert elf.depends("x", program, sample.release()) == ("libc6 (>= 2.34)", "libgcc-s1")
-
-
-def test_a_static_program_depends_on_nothing() -> None:
     assert elf.depends("x", sample.elf(ARM64), sample.release("bookworm", "arm64")) == ()
 
 

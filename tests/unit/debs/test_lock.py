@@ -23,19 +23,13 @@ two==2.5 ; python_full_version >= '3.12' \\
 """
 
 
-def test_markers_are_judged_by_the_target_and_not_by_this_python() -> None:
+def test_pip_is_given_exact_versions_for_the_target_with_all_their_hashes() -> None:
     def pinned(suite: str) -> list[str]:
         return [str(pin) for pin in wheels.selected(SMALL, ["two"], wheels.environment(release(suite)))]
 
     assert (pinned("bookworm"), pinned("trixie")) == (["two==2.0"], ["two==2.5"])
-
-
-def test_pip_is_given_exact_versions_with_all_their_hashes() -> None:
     chosen = wheels.selected(SMALL, ["two", "one"], wheels.environment(release()))
     assert wheels.requirements(chosen) == ("one==1.0 --hash=sha256:11 --hash=sha256:12\ntwo==2.5 --hash=sha256:25\n")
-
-
-def test_a_name_that_the_lock_has_not_is_refused() -> None:
     with command_error(Exit.USAGE, "requirements.lock has no three"):
         wheels.selected(SMALL, ["three"], wheels.environment(release()))
 

@@ -170,16 +170,16 @@ def test_the_help_of_build_deb_names_every_package() -> None:
     assert re.findall(r"^  (tributary-[a-z]+) ", build_deb.DESCRIPTION, re.MULTILINE) == list(PACKAGES)
 
 
-def test_every_command_is_told_and_of_tributary_completed() -> None:
+def test_every_command_and_option_of_programs_is_told() -> None:
     assert set(told(gateway.parser())[0]) == set(commands_in("tributary-gateway.8"))
     (found,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
     assert list(found) == commands_in("tributary.8")
     completed = re.search(r'choices="([a-z ]+)"', (ROOT / "debs/files/tributary.bash").read_text())
     assert completed is not None and completed[1].split() == list(found)
-
-
-def test_every_command_and_option_of_an_upgrade_is_told() -> None:
     assert told(upgrade.parser()) == (commands_in("tributary-upgrade.8"), set(options_in("tributary-upgrade.8")))
+    assert set(told(cli.parser())[0]) <= set(commands_in("tributary-throttler.8"))
+    (daemon,) = (each for words, each in walk(cli.parser()) if words == ("run",))
+    assert told(daemon)[1] <= set(options_in("tributary-throttler.8"))
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,6 @@ def test_every_command_and_option_of_the_overlays_program_is_told() -> None:
     )
     commands_ = re.findall(r"^    (\w+)\(\w+\),$", program, re.MULTILINE)
     assert {name.lower() for name in commands_} == set(commands_in("tributary-overlay.8"))
-
-
-def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told() -> None:
-    assert set(told(cli.parser())[0]) <= set(commands_in("tributary-throttler.8"))
-    (daemon,) = (each for words, each in walk(cli.parser()) if words == ("run",))
-    assert told(daemon)[1] <= set(options_in("tributary-throttler.8"))
 
 
 def test_the_throttlers_service_takes_further_options_as_its_page_says() -> None:

@@ -30,13 +30,10 @@ def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_libr
     assert f"--customize-hook=copy-out {built} '/work folder'" in command
 
 
-def test_a_chroot_for_amd64_is_made_on_arm64() -> None:
+def test_a_chroot_for_amd64_is_made_on_arm64_and_both_programs_of_the_hand_off_come_out_of_one() -> None:
     command = program.mmdebstrap(program.CONVERTER, ARCHITECTURES["amd64"], Path("/work"))
     assert "--architectures=arm64,amd64" in command
     assert any("gcc-x86-64-linux-gnu,libc6-dev-amd64-cross" in word for word in command)
-
-
-def test_both_programs_of_the_hand_off_come_out_of_one_chroot() -> None:
     command = program.mmdebstrap(program.HANDOFF, ARCHITECTURES["arm64"], Path("/work"))
     folder = "/build/target/aarch64-unknown-linux-gnu/release"
     assert f"--customize-hook=copy-out {folder}/tributary-switch {folder}/tributary-backend /work" in command

@@ -22,11 +22,8 @@ def test_the_version_of_our_packages_says_their_release(suite: str) -> None:
     assert deb(version).place == f"pool/{suite}/tributary-common_{version}_amd64.deb"
 
 
-def test_an_epoch_is_not_in_the_files_name() -> None:
+def test_packages_lie_where_their_version_says_and_a_backports_version_is_not_taken_for_ours() -> None:
     assert deb("2:1.0-1~deb13", "all").place == "pool/trixie/tributary-common_1.0-1~deb13_all.deb"
-
-
-def test_a_backports_version_is_not_taken_for_ours() -> None:
     with pytest.raises(CommandError, match=r"version 1\.0-1~bpo12: accepted: one that ends in ~deb12"):
         _ = deb("1.0-1~bpo12").suite
 

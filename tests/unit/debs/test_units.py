@@ -27,9 +27,13 @@ def test_debians_squid_stays_down_while_ours_is_installed() -> None:
     assert "\nConditionPathExists=!/usr/bin/tributary-squid\n" in drop_in
 
 
-def test_the_squid_that_comes_installed_serves_this_machine_alone() -> None:
+def test_the_settings_that_come_installed_serve_this_machine_alone_and_take_different_ports() -> None:
     settings = load(FILES / "squid.toml", SquidSettings)
     assert settings.listeners == ["127.0.0.1:3128", "[::1]:3128"]
+    text = (FILES / "converter.toml").read_text()
+    listening = re.findall(r'^address = "(.*)"$', text, re.MULTILINE)
+    assert listening == ["127.0.0.1:3129"]
+    assert load(FILES / "squid.toml", SquidSettings).port == 3128
 
 
 def test_the_policy_that_comes_installed_throttles_nothing() -> None:
@@ -38,12 +42,9 @@ def test_the_policy_that_comes_installed_throttles_nothing() -> None:
     assert "qdisc" not in shown
 
 
-def test_the_home_router_that_comes_installed_has_no_link() -> None:
+def test_the_home_router_that_comes_installed_has_no_link_and_the_gateway_is_nobodys() -> None:
     links = load(FILES / "router.toml", RouterSettings).wan
     assert [link.interface for link in links.values()] == ["none-yet-1", "none-yet-2"]
-
-
-def test_the_gateway_that_comes_installed_is_nobodys() -> None:
     assert load(FILES / "gateway.toml", GatewaySettings) == GatewaySettings(name="gateway.example.net")
 
 
@@ -61,13 +62,6 @@ def test_a_program_whose_addresses_only_its_operator_knows_comes_without(part: s
 
 def test_the_converter_takes_the_configuration_that_comes_installed(converter_accepts: Callable[[Path], None]) -> None:
     converter_accepts(FILES / "converter.toml")
-
-
-def test_the_settings_that_come_installed_take_different_ports() -> None:
-    text = (FILES / "converter.toml").read_text()
-    listening = re.findall(r'^address = "(.*)"$', text, re.MULTILINE)
-    assert listening == ["127.0.0.1:3129"]
-    assert load(FILES / "squid.toml", SquidSettings).port == 3128
 
 
 @pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate")

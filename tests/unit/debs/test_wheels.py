@@ -53,14 +53,11 @@ def test_a_wheel_that_is_not_what_it_says_is_refused(tmp_path: Path, change: Map
         unpacked(packed(tmp_path, {**FILES, **change}, FILES))
 
 
-def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_wheel_or_has_modules_in_the_folder_of_data_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "quick-1.2-py3-none-any.whl"
     path.write_bytes(b"not found")
     with pytest.raises(CommandError, match="no sound wheel"):
         unpacked(path)
-
-
-def test_modules_in_the_folder_of_data_are_refused(tmp_path: Path) -> None:
     files = {**FILES, "quick-1.2.data/purelib/quick.py": b""}
     with pytest.raises(CommandError, match=r"modules under \.data"):
         unpacked(packed(tmp_path, files, files))

@@ -103,13 +103,10 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
     assert shown["links from"][0].endswith(", 1: 203.0.113.9:4000") and shown["received"][0] == "2.00 MB"
 
 
-def test_who_is_away_was_still_seen() -> None:
+def test_who_is_away_was_still_seen_and_nobody_in_the_future() -> None:
     totals = {"berlin": replace(NO_TRAFFIC, last_seen=NOW - 90000)}
     (away,) = report.routers({"berlin": router(1)}, BERLIN, {}, totals, NOW)
     assert (away.up, away.last_seen) == ((), 90000)
-
-
-def test_nobody_was_seen_in_the_future() -> None:
     totals = {"berlin": replace(NO_TRAFFIC, last_seen=NOW + 60)}
     (ahead,) = report.routers({"berlin": router(1)}, BERLIN, {}, totals, NOW)
     assert ahead.last_seen == 0

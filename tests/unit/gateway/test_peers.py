@@ -12,28 +12,21 @@ from tributary.wireguard.interface import Peer
 BERLIN, PARIS = of("berlin", 1), of("paris", 2)
 
 
-def test_each_tunnel_is_a_peer_with_one_address_that_is_never_called() -> None:
+def test_each_tunnel_is_a_peer_with_one_address_that_is_never_called_also_while_a_router_rotates() -> None:
     made = peers(BERLIN)
     assert len(made) == 9
     assert made[0] == Peer(key(1, 0), (IPv4Network("10.84.0.17/32"),))
     assert made[8] == Peer(key(1, 8), (IPv4Network("10.84.0.25/32"),))
+    both = tunnels({"berlin": router(1, following=2)}, NETWORK)
+    assert [tunnel.key for tunnel in both] == [tunnel.key for tunnel in (*BERLIN, *PARIS)]
+    assert {tunnel.router for tunnel in both} == {"berlin"}
 
 
-def test_a_router_that_rotates_has_both_of_its_identities() -> None:
-    made = tunnels({"berlin": router(1, following=2)}, NETWORK)
-    assert [tunnel.key for tunnel in made] == [tunnel.key for tunnel in (*BERLIN, *PARIS)]
-    assert {tunnel.router for tunnel in made} == {"berlin"}
-
-
-def test_a_lan_is_reached_by_the_tunnel_for_everything_else_and_by_no_other() -> None:
+def test_a_lan_is_reached_by_the_tunnel_for_everything_else_and_its_connections_end_with_the_router() -> None:
     made = of("berlin", 1, LANS)
     assert peers(made)[0].allowed == (IPv4Network("10.84.0.17/32"), IPv6Network("2001:db8:1:1::/64"))
     assert peers(made)[1].allowed == (IPv4Network("10.84.0.18/32"),)
     assert [each.lan for each in of("far", 4095, IPv6Network("2001:db8::/56"))] == [None] * 9
-
-
-def test_a_router_that_gets_ipv6_keeps_its_connections_and_one_that_goes_loses_all() -> None:
-    made = of("berlin", 1, LANS)
     begun = difference(made, [heard(tunnel) for tunnel in BERLIN])
     assert (begun.missing, begun.released) == ((made[0],), [])
     gone = difference([], [heard(tunnel) for tunnel in made])
@@ -54,24 +47,18 @@ def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_c
     assert difference(after, there).released == [IPv4Network("10.84.0.16/28"), lan]
 
 
-def test_before_the_rules_are_loaded_who_is_there_and_wanted_remains_and_nobody_is_added() -> None:
+def test_before_the_rules_are_loaded_who_is_there_as_wanted_remains_and_nobody_is_added() -> None:
     there = [heard(tunnel) for tunnel in (*BERLIN, *PARIS)]
     assert remaining([*PARIS, *of("rome", 3)], there) == list(PARIS)
-
-
-def test_nor_has_anybody_another_address_or_lan() -> None:
     moved, lan = replace(BERLIN[0], address=PARIS[0].address), IPv6Network("2001:db8:1:2::/64")
     renumbered = replace(PARIS[0], lan=lan)
     assert remaining([moved, renumbered], [heard(tunnel) for tunnel in (*BERLIN, *PARIS)]) == [PARIS[0]]
 
 
-def test_an_interface_that_is_right_is_left_alone() -> None:
+def test_an_interface_that_is_right_is_left_alone_and_who_is_missing_comes_and_who_is_too_many_goes() -> None:
     change = difference(BERLIN, [heard(tunnel) for tunnel in reversed(BERLIN)])
     assert not change
     assert describe(change) == []
-
-
-def test_who_is_missing_comes_and_who_is_too_many_goes() -> None:
     change = difference(PARIS, [heard(tunnel) for tunnel in BERLIN])
     assert change.missing == tuple(PARIS)
     assert {peer.public_key for peer in change.unexpected} == {tunnel.key for tunnel in BERLIN}
@@ -79,14 +66,11 @@ def test_who_is_missing_comes_and_who_is_too_many_goes() -> None:
     assert describe(change) == ["paris: tunnels added", "10.84.0.16/28: removed"]
 
 
-def test_a_peer_with_another_address_is_put_right() -> None:
+def test_a_wrong_address_is_put_right_and_one_that_sends_from_everywhere_goes_without_ending_all() -> None:
     wrong = replace(heard(BERLIN[0]), allowed=(IPv4Network("10.84.0.99/32"),))
     change = difference(BERLIN, [wrong, *map(heard, BERLIN[1:])])
     assert change.missing == (BERLIN[0],)
     assert change.released == [IPv4Network("10.84.0.96/28")]
-
-
-def test_a_peer_that_somebody_let_send_from_everywhere_goes_without_ending_all_connections() -> None:
     stranger = replace(heard(PARIS[0]), allowed=(IPv4Network("0.0.0.0/0"),))
     change = difference(BERLIN, [*map(heard, BERLIN), stranger])
     assert change.unexpected == (stranger,)
@@ -108,21 +92,13 @@ def test_bytes_add_up_over_the_tunnels_of_a_router() -> None:
     assert counted(first, [*BERLIN, *PARIS], there) == first
 
 
-def test_bytes_and_last_seen_outlive_an_interface_that_is_created_again() -> None:
+def test_bytes_and_last_seen_outlive_an_interface_that_is_away_or_created_again_and_go_with_the_router() -> None:
     before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     empty = counted(before, BERLIN, by_key([heard(BERLIN[1])]))
     assert (empty["berlin"].received, empty["berlin"].last_seen) == (100, 10.0)
     after = counted(empty, BERLIN, by_key([heard(BERLIN[1], 99.0, 101, 8)]))
     assert (after["berlin"].received, after["berlin"].sent, after["berlin"].last_seen) == (201, 15, 99.0)
-
-
-def test_counters_that_went_back_begin_from_zero() -> None:
-    before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     assert counted(before, BERLIN, by_key([heard(BERLIN[1], 20.0, 30, 9)]))["berlin"].received == 130
-
-
-def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_router() -> None:
-    before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     assert counted(before, BERLIN, {})["berlin"] == replace(before["berlin"], counters={})
     assert counted(before, PARIS, {}) == {"paris": NO_TRAFFIC}
 

@@ -134,13 +134,10 @@ def test_a_rotation_gives_other_addresses_and_keys(registry: Registry) -> None:
         registry.read()
 
 
-def test_the_least_number_is_free_that_no_rotation_holds_either() -> None:
+def test_the_least_number_is_free_that_no_rotation_holds_either_until_the_network_is_full() -> None:
     assert free_number({}, NETWORK) == 1
     assert free_number({"a": router(1), "b": router(3)}, NETWORK) == 2
     assert free_number({"a": router(1, following=2), "b": router(3)}, NETWORK) == 4
-
-
-def test_a_network_that_is_full_says_so() -> None:
     with command_error(Exit.UNAVAILABLE, "is full: 1 routers"):
         free_number({"a": router(1)}, IPv4Network("10.84.0.0/27"))
 

@@ -46,14 +46,42 @@ def test_a_small_machine_tracks_as_many_as_homes_may_have(kernel: Kernel) -> Non
     assert changes(8192) == {MOST: (64 * (4096 + 3000), 64 * (8192 + 3000))}
 
 
-def test_what_is_enough_or_somebodys_choice_stays(kernel: Kernel) -> None:
+def test_what_is_enough_or_somebodys_choice_stays_with_room_for_connections_that_ended(kernel: Kernel) -> None:
     kernel(1_000_000, 86_400, 30)
     assert changes() == {}
-
-
-def test_no_maximum_at_all_is_somebodys_choice(kernel: Kernel) -> None:
-    kernel(0, 86_400, 30)
+    kernel(0, 86_400, 30)  # no maximum at all
     assert changes() == {}
+    kernel(500_000, 86_400, 60)
+    assert changes() == {MOST: (500_000, 64 * (4096 + 13_000))}
+
+
+def test_what_cannot_be_changed_is_named_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path / "missing")
+    assert changes() == {}
+    (note,) = tracking.put({MOST: 262_144})
+    assert "net.netfilter.nf_conntrack_max" in note and "262144" in note
+
+
+def test_what_an_earlier_version_has_noted_is_read(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    noted = replace(UNCHANGED, is_noted=True, ipv4_was_off=True, rules="digest")
+    state.note(noted)
+    file = tmp_path / "changes.json"
+    document = json.loads(file.read_text())
+    del document["tracking"]
+    file.write_text(json.dumps(document))
+    assert state.changes == noted
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"is_noted": "yes"}'])
+def test_a_damaged_list_of_what_was_changed_is_renamed_and_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "changes.json").write_text(text)
+    state = State(tmp_path)
+    assert state.changes == UNCHANGED and (tmp_path / "changes.json").exists(), "who only looks sets nothing aside"
+    (note,) = state.set_damaged_aside()
+    assert "changes.json.broken" in note and note.endswith("stays until a reboot")
+    assert [file.name for file in tmp_path.iterdir()] == ["changes.json.broken"]
+    assert state.set_damaged_aside() == []
 
 
 def test_what_somebody_has_set_since_then_stays_when_the_tunnels_end(kernel: Kernel, tmp_path: Path) -> None:
@@ -86,37 +114,3 @@ def test_what_somebody_has_set_since_then_stays_when_the_tunnels_end(kernel: Ker
     assert values() == [ours, 7440, 10]
     end()
     assert values() == [ours - 1, 432_000, 120]
-
-
-def test_ended_connections_that_somebody_keeps_for_longer_have_room(kernel: Kernel) -> None:
-    kernel(500_000, 86_400, 60)
-    assert changes() == {MOST: (500_000, 64 * (4096 + 13_000))}
-
-
-def test_what_cannot_be_changed_is_named_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysctl, "ROOT", tmp_path / "missing")
-    assert changes() == {}
-    (note,) = tracking.put({MOST: 262_144})
-    assert "net.netfilter.nf_conntrack_max" in note and "262144" in note
-
-
-def test_what_an_earlier_version_has_noted_is_read(tmp_path: Path) -> None:
-    state = State(tmp_path)
-    noted = replace(UNCHANGED, is_noted=True, ipv4_was_off=True, rules="digest")
-    state.note(noted)
-    file = tmp_path / "changes.json"
-    document = json.loads(file.read_text())
-    del document["tracking"]
-    file.write_text(json.dumps(document))
-    assert state.changes == noted
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"is_noted": "yes"}'])
-def test_a_damaged_list_of_what_was_changed_is_renamed_and_said(tmp_path: Path, text: str) -> None:
-    (tmp_path / "changes.json").write_text(text)
-    state = State(tmp_path)
-    assert state.changes == UNCHANGED and (tmp_path / "changes.json").exists(), "who only looks sets nothing aside"
-    (note,) = state.set_damaged_aside()
-    assert "changes.json.broken" in note and note.endswith("stays until a reboot")
-    assert [file.name for file in tmp_path.iterdir()] == ["changes.json.broken"]
-    assert state.set_damaged_aside() == []

@@ -74,14 +74,11 @@ def test_only_the_owner_reads_what_was_written(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_has_a_certificate_or_cannot_be_looked_for_is_refused(tmp_path: Path) -> None:
     before = (enrol(tmp_path / "a", "london", 30) / "node.pem").read_bytes()
     with command_error(Exit.IN_USE):
         enrol(tmp_path / "a", "london", 30)
     assert (tmp_path / "a/london/node.pem").read_bytes() == before
-
-
-def test_what_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
     with command_error(Exit.SYSTEM, "cannot be checked: File name too long"):
         enrol(tmp_path / ("a" * 300), "london", 30)
 

@@ -45,11 +45,8 @@ def test_metrics_have_their_values() -> None:
     assert samples(read()).items() >= values.items()
 
 
-def test_without_a_controller_there_is_none() -> None:
+def test_without_a_controller_there_is_none_and_before_the_first_reading_nothing_is_said() -> None:
     assert samples(read().model_copy(update={"controller": None}))["controllers", ()] == 0
-
-
-def test_before_the_first_reading_nothing_is_said_of_the_overlay() -> None:
     assert samples(NOTHING.model_copy(update={"problem": "etcd does not answer"})) == {
         ("uptime_seconds", ()): 0,
         ("read", ()): 0,

@@ -20,11 +20,14 @@ LINE = node("a", b=10, c=30), node("b", a=12), node("c", b=20)
 """On a line; the longer of a pair's two measurements counts."""
 
 
-def test_distances_on_the_map_are_delays() -> None:
+def test_distances_on_the_map_are_delays_and_nodes_that_nobody_has_measured_have_places_too() -> None:
     a, b, c = ((each.x, each.y) for each in overlay(status(*LINE), NOTHING).nodes)
     assert dist(a, b) == pytest.approx(12, abs=1)
     assert dist(b, c) == pytest.approx(20, abs=1)
     assert dist(a, c) == pytest.approx(31, abs=1.5)
+    assert len(overlay(status(node("a"), node("b"), node("c", a=5)), NOTHING).nodes) == 3
+    assert overlay(status(node("a")), NOTHING).nodes[0].x == 0
+    assert overlay(status(), NOTHING).nodes == ()
 
 
 def test_hops_are_those_of_the_chains_for_five_rounds() -> None:
@@ -45,12 +48,6 @@ def test_a_node_that_is_gone_is_away_where_it_was_until_it_is_back() -> None:
     assert (seen.nodes[2].x, seen.nodes[2].y) == (before.nodes[2].x, before.nodes[2].y)
     assert (seen.nodes_up, seen.nodes_total) == (2, 3)
     assert [each.state for each in overlay(status(*LINE), seen).nodes] == ["up"] * 3
-
-
-def test_nodes_that_nobody_has_measured_have_places_too() -> None:
-    assert len(overlay(status(node("a"), node("b"), node("c", a=5)), NOTHING).nodes) == 3
-    assert overlay(status(node("a")), NOTHING).nodes[0].x == 0
-    assert overlay(status(), NOTHING).nodes == ()
 
 
 def test_of_many_nodes_the_first_are_shown() -> None:

@@ -89,13 +89,10 @@ def test_what_takes_long_to_read_is_read_less_often(world: World, monkeypatch: p
     assert 20 < world.reader.deadline - time.monotonic() <= 30
 
 
-def test_what_the_program_says_is_the_problem(world: World) -> None:
+def test_what_the_program_says_is_the_problem_and_wrong_arguments_end_the_reader(world: World) -> None:
     world.run("echo etcd does not answer >&2; exit 69")
     assert world.reader.document.problem == "etcd does not answer"
     world.run("exit 71")
     assert world.reader.document.problem == "exit code 71"
-
-
-def test_wrong_arguments_for_etcd_end_the_reader(world: World) -> None:
     with command_error(Exit.USAGE, "accepted: with --identity FOLDER"):
         world.run("echo 'https://192.0.2.1:2379: accepted: with --identity FOLDER' >&2; exit 64")

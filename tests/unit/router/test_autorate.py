@@ -98,10 +98,14 @@ def test_probes_without_an_answer_are_late(path: Path) -> None:
     assert path.rate < 50
 
 
-def test_what_silence_has_slowed_is_undone_when_nobody_answers_by_any_link(path: Path) -> None:
+def test_what_silence_has_slowed_is_undone_and_an_interface_that_was_replaced_counts_from_nothing(path: Path) -> None:
     path.auto_rate.rates[Direction.DOWN] = 5 * MBIT
     assert path.auto_rate.reset() and path.rate == 50
     assert not path.auto_rate.reset()
+    auto_rate = AutoRate(50 * MBIT, None)
+    for time, received in ((0.0, 10**9), (0.2, 10**9 + 10**6), (0.4, 5), (0.6, 5)):
+        auto_rate.count(Octets(received, 0), time)
+    assert auto_rate.throughput(Direction.DOWN) == 0
 
 
 def test_the_direction_that_carries_more_is_made_slower() -> None:
@@ -113,10 +117,3 @@ def test_the_direction_that_carries_more_is_made_slower() -> None:
         auto_rate.on_rtt(0.5, now)
     assert auto_rate.rates[Direction.DOWN] == 50 * MBIT
     assert auto_rate.rates[Direction.UP] < 8 * MBIT
-
-
-def test_an_interface_that_was_replaced_counts_from_nothing() -> None:
-    auto_rate = AutoRate(50 * MBIT, None)
-    for time, received in ((0.0, 10**9), (0.2, 10**9 + 10**6), (0.4, 5), (0.6, 5)):
-        auto_rate.count(Octets(received, 0), time)
-    assert auto_rate.throughput(Direction.DOWN) == 0

@@ -173,12 +173,9 @@ def test_all_of_it_is_taken_away() -> None:
     assert not [each for each in script.kernel.routes if each.interface == LAN.interface.index]
 
 
-def test_the_name_of_the_lan_s_interface_is_checked() -> None:
+def test_settings_name_the_lan_and_its_prefix_is_known_by_the_address_that_networkd_makes() -> None:
     with pytest.raises(CommandError, match="lan = 'a b'"):
         settings('lan = "a b"\n' + SETTINGS)
-
-
-def test_the_prefix_is_known_by_the_address_that_networkd_makes() -> None:
     assert prefix_of(ip_address("2001:db8:a1:0:8400::1")) == IPv6Network("2001:db8:a1::/64")
     assert [prefix_of(ip_address(each)) for each in ("2001:db8:a1::1", "192.0.2.1")] == [None, None]
     assert str(TOKEN) == "::8400:0:0:1"

@@ -103,13 +103,10 @@ def test_a_settings_file_can_say_the_gateway() -> None:
     assert way.gateway == IPv4Address("192.168.1.254")
 
 
-def test_the_default_route_with_the_least_metric_tells_the_gateway() -> None:
+def test_a_gateway_is_that_of_the_default_route_with_the_least_metric_that_is_not_our_own() -> None:
     other = Route(MAIN, IPv4Network("0.0.0.0/0"), IPv4Address("192.168.1.9"), 2, 100, DHCP)
     (way,) = named(house(DSL, routes=[other]))["dsl"].next_hops
     assert way.gateway == IPv4Address("192.168.1.9")
-
-
-def test_our_own_default_route_tells_no_gateway() -> None:
     ours = Route(MAIN, IPv4Network("0.0.0.0/0"), IPv4Address("192.168.1.1"), 2, 1, PROTOCOL, IPv4Address("192.168.1.2"))
     assert states(house(replace(DSL, gateways=()), LTE, routes=[ours]))["dsl"] == Reason.NO_GATEWAY
 

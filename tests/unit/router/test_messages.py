@@ -86,14 +86,11 @@ def test_the_local_address_counts_and_not_the_peers() -> None:
     assert (str(found.address), found.created, found.is_usable) == ("192.168.1.2", 1234, True)
 
 
-def test_tentative_and_double_addresses_are_not_usable_and_neither_are_those_of_the_link() -> None:
+def test_which_addresses_are_usable_and_which_last_is_told_by_their_flags() -> None:
     assert address_with(0).is_usable
     assert not address_with(0x40).is_usable
     assert not address_with(0x08).is_usable
     assert not address_with(0, scope=253).is_usable
-
-
-def test_temporary_and_deprecated_addresses_do_not_last_but_a_secondary_one_of_ipv4_does() -> None:
     assert address_with(0x80).is_lasting
     assert not address_with(0x01).is_lasting
     assert not address_with(0x20).is_lasting
@@ -109,13 +106,10 @@ def test_carrier_is_what_driver_and_operational_state_say(flags: int, is_up: boo
     assert (found.is_up, found.has_carrier) == (is_up, has_carrier)
 
 
-def test_a_tunnels_address_is_no_mac_and_a_name_may_be_any_bytes() -> None:
+def test_a_name_may_be_any_bytes_and_macs_are_both_addresses_of_a_card_but_not_a_tunnels() -> None:
     tunnel = struct.pack("=BxHiII", 0, 768, 7, 0x10041, 0)
     found = rtnetlink.interface(message(tunnel + attribute(1, bytes([192, 0, 2, 1])) + attribute(3, b"\xffppp\0")))
     assert (found.name, found.macs) == ("\N{REPLACEMENT CHARACTER}ppp", ())
-
-
-def test_both_addresses_of_a_card_are_its_macs() -> None:
     found = rtnetlink.interface(message(LINK + attribute(54, bytes.fromhex("020000000001"))))
     assert found.macs == ("00:00:00:00:00:00", "02:00:00:00:00:01")
 
@@ -154,13 +148,10 @@ def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> N
         rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))
 
 
-def test_a_rule_of_somebody_elses_may_name_a_network_with_bits_of_a_host() -> None:
+def test_somebody_elses_rules_may_name_bits_of_a_host_and_those_of_other_kinds_are_left_out() -> None:
     body = rtnetlink.rule_body(RULE_PRIORITY[0])
     found = rtnetlink.rule(message(body[:2] + b"\x18" + body[3:]))
     assert found is not None and str(found.packets) == "192.168.1.0/24"
-
-
-def test_rules_of_other_kinds_are_left_out() -> None:
     assert rtnetlink.rule(message(struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 254, 0, 0, 1, 0))) is None
 
 

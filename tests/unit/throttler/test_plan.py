@@ -28,12 +28,9 @@ def table() -> ClassTable:
     return ClassTable()
 
 
-def test_what_is_installed_and_wanted_needs_no_step(table: ClassTable) -> None:
+def test_what_is_installed_and_wanted_needs_no_step_and_other_sessions_are_left_alone(table: ClassTable) -> None:
     table.step({7: [assignment(1)]}, 0)
     assert table.step({7: [assignment(1)]}, 0).is_empty
-
-
-def test_other_sessions_are_left_alone(table: ClassTable) -> None:
     table.step({7: [assignment(1)], 8: [assignment(2)]}, 0)
     plan = table.step({7: []}, 0)
     assert [element.subflow for element in plan.remove] == [assignment(1).subflow]

@@ -128,11 +128,13 @@ def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled_and_bel
     assert (one.rates.rate, one.rates.ceiling, one.owner.shared_by) == (5_000_000, 5_000_000, SharedBy.SUBFLOW)
 
 
-def test_a_backup_does_not_count_but_is_throttled(policy: Policy) -> None:
+def test_a_rule_counts_no_backups_but_throttles_them_and_is_passed_over_out_of_force(policy: Policy) -> None:
     assert throttled_by(policy, subflow(1, "eth0"), subflow(2, "eth1", backup=True)) == {}
     assert throttled_by(policy, subflow(1, "eth1"), subflow(2, "eth1"), subflow(3, "eth0", backup=True)) == {
         "10.0.3.2": "slow"
     }
+    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
+    assert Matcher(policy).rule(session, session.subflows[0], EvaluationContext(frozenset())) is None
 
 
 def test_the_first_rule_that_matches_decides() -> None:
@@ -161,11 +163,6 @@ def test_each_condition_chooses_subflows(condition: str, expected: set[str]) -> 
     policy = policy_of(GOOD.replace('path = "wired"', condition))
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0", backup=True))
     assert set(throttled_by(policy, *session)) == expected
-
-
-def test_a_rule_out_of_force_is_passed_over(policy: Policy) -> None:
-    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    assert Matcher(policy).rule(session, session.subflows[0], EvaluationContext(frozenset())) is None
 
 
 def test_a_rule_without_an_action_is_an_exception() -> None:
@@ -290,11 +287,8 @@ def test_a_rule_that_replaces_itself_says_what_it_lets_go(tried: Tried) -> None:
     assert (found.sessions, found.subflows, found.taken, found.released) == (1, 1, {}, 3)
 
 
-def test_a_rule_that_is_not_active_now_is_shown_as_if_it_were(tried: Tried) -> None:
+def test_a_rule_that_is_not_active_now_is_tried_as_if_it_were_and_an_exception_acts_on_nothing(tried: Tried) -> None:
     assert tried(name="night", path="wireless", hours="03:00-03:01", rate="1mbit").subflows == 1
-
-
-def test_an_exception_acts_on_nothing(tried: Tried) -> None:
     assert tried(name="free", path="wired").acts is False
 
 

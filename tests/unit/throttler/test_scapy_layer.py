@@ -76,31 +76,22 @@ def test_an_option_that_runs_past_the_header_is_not_taken_for_a_shorter_one() ->
     assert bytes(packet) == raw
 
 
-def test_bytes_may_be_given_under_either_name() -> None:
+def test_bytes_may_be_given_under_either_name_and_show_prints_names_and_hexadecimal() -> None:
     data = bytes.fromhex("0101")
     assert bytes(TCP(options=[("MPTCP", data)])) == bytes(TCP(options=[(30, data)]))
-
-
-def test_show_prints_names_and_hexadecimal() -> None:
     shown = (BEFORE / TCP(options=[("MPTCP", MpCapable(1, 1, bytes(range(8))))])).show(dump=True)
     assert "('MPTCP', MpCapable(version=1, flags=0x1, sender_key=0001020304050607))" in shown
 
 
-def test_the_header_that_an_icmp_error_quotes_is_dissected_too() -> None:
+def test_a_second_installation_and_the_header_that_an_icmp_error_quotes_are_no_others() -> None:
     assert TCPerror(bytes(TCP(options=[("MPTCP", JOIN)]))).options == [("MPTCP", JOIN)]
-
-
-def test_to_install_it_twice_changes_nothing() -> None:
     scapy_layer.install()
     assert TCP(bytes(TCP(options=[("MPTCP", JOIN)]))).options == [("MPTCP", JOIN)]
 
 
-def test_other_options_are_as_scapy_has_them() -> None:
+def test_other_options_and_fuzzing_are_as_scapy_has_them() -> None:
     options = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (5, 0)), ("NOP", None), ("WScale", 7), (222, b"\x01")]
     assert TCP(bytes(TCP(options=[*options, ("EOL", None)]))).options[: len(options)] == options
-
-
-def test_scapys_own_fuzzing_still_builds_headers() -> None:
     assert all(bytes(fuzz(TCP())) for _ in range(20))
 
 

@@ -29,25 +29,19 @@ def one_after(*events: Event) -> Session:
     return session
 
 
-def test_a_session_has_the_subflows_that_were_established() -> None:
+def test_a_session_has_the_subflows_that_were_established_and_of_a_backup_the_client_says_when_it_is_active() -> None:
     session = one_after(OPENED, JOIN)
     assert [subflow.name for subflow in session.subflows] == [FIRST, JOINED]
     assert session.active == 2
     assert session.since == 1
-
-
-def test_a_backup_is_not_active_until_the_client_says_so() -> None:
     backup = SubflowEstablished(2, 7, JOINED, "wireless", backup=True)
     assert one_after(OPENED, backup).active == 1
     assert one_after(OPENED, backup, SubflowPriority(3, 7, JOINED, False)).active == 2
 
 
-def test_a_closed_subflow_goes_and_its_session_stays() -> None:
+def test_a_closed_subflow_goes_and_its_session_with_the_last() -> None:
     session = one_after(OPENED, JOIN, SubflowClosed(3, 7, FIRST, Ended.RESET))
     assert [subflow.name for subflow in session.subflows] == [JOINED]
-
-
-def test_a_session_without_subflows_goes() -> None:
     assert len(after(OPENED, SubflowClosed(3, 7, FIRST, Ended.FIN))) == 0
 
 

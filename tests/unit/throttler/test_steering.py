@@ -27,8 +27,12 @@ from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 
 
-def test_before_the_first_reading_nothing_is_steered() -> None:
+def test_at_the_end_everything_is_used_again_and_before_the_first_reading_nothing_is_steered() -> None:
     assert Steerer(named).status == NOT_STEERED
+    world = World(stalling)
+    world.read(12)
+    assert world.decider.release() == [Change(7, SLOW, backup=False)]
+    assert world.decider.release() == []
 
 
 def test_a_session_that_this_host_has_begun_is_not_steered_also_without_its_first_subflow() -> None:
@@ -134,18 +138,15 @@ def test_a_session_of_which_the_kernel_takes_no_decision_is_asked_for_once() -> 
     assert "pm_type" in str(world.decider.explain(7))
 
 
-def test_a_dry_decider_counts_trials_and_changes_nothing() -> None:
+def test_a_dry_decider_counts_trials_and_what_needs_none_and_changes_nothing() -> None:
     world = World(stalling, Decider(named, is_dry=True), made={THIRD})
     assert world.read(100) == []
     assert world.decider.counts[Kind.TRIAL] >= 2
     assert "would become a backup" in str(world.decider.explain(7))
-
-
-def test_at_the_end_everything_is_used_again() -> None:
-    world = World(stalling)
-    world.read(12)
-    assert world.decider.release() == [Change(7, SLOW, backup=False)]
-    assert world.decider.release() == []
+    world = World(little, Decider(named, is_dry=True))
+    assert world.read(100) == []
+    assert world.decider.counts[Kind.UNTRIED] >= 2
+    assert str(world.decider.explain(7)).endswith("; wireless (10.0.2.2) would become a backup")
 
 
 def test_a_slower_path_that_brings_little_needs_no_trial_and_is_a_backup_in_the_next_session_too() -> None:
@@ -191,13 +192,6 @@ def test_where_all_waits_for_a_path_that_path_is_a_backup_without_a_trial() -> N
     assert world.decider.explain(7) == f"{reason}: 1.6 Mbit/s in all: wireless (10.0.2.2) is a backup"
     # What it has under way may take it long: that is no reason to use it again.
     assert world.read(20) == []
-
-
-def test_a_dry_decider_counts_what_needs_no_trial_and_changes_nothing() -> None:
-    world = World(little, Decider(named, is_dry=True))
-    assert world.read(100) == []
-    assert world.decider.counts[Kind.UNTRIED] >= 2
-    assert str(world.decider.explain(7)).endswith("; wireless (10.0.2.2) would become a backup")
 
 
 def test_a_session_that_pauses_while_a_backup_is_tried_again_has_shown_nothing() -> None:

@@ -52,15 +52,12 @@ def adopted(script: Script) -> Script:
     return script
 
 
-def test_a_join_to_an_adopted_session_is_taken_when_the_listener_answered(adopted: Script) -> None:
-    assert adopted.join(proof=bytes(20)) == [SubflowEstablished(adopted.now, TOKEN, SECOND_SUBFLOW, "wireless")]
-    assert (adopted.count(Count.UNPROVEN), adopted.count(Count.JOINS)) == (1, 0)
-
-
-def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Script) -> None:
+def test_a_join_to_an_adopted_session_is_taken_when_the_listener_answered_and_only_then(adopted: Script) -> None:
     adopted.ask_join()
     assert adopted.prove_join() == []
     assert adopted.count(Count.UNANSWERED) == 1
+    assert adopted.join(proof=bytes(20)) == [SubflowEstablished(adopted.now, TOKEN, SECOND_SUBFLOW, "wireless")]
+    assert (adopted.count(Count.UNPROVEN), adopted.count(Count.JOINS)) == (1, 0)
 
 
 def test_an_adopted_subflow_ends_as_any_other(adopted: Script) -> None:

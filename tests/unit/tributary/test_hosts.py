@@ -31,11 +31,12 @@ def test_what_is_no_host_and_port_is_refused(text: str) -> None:
         host_and_port(text, 7)
 
 
-def test_without_a_usual_port_one_has_to_stand_there() -> None:
+def test_without_a_usual_port_one_has_to_stand_there_and_a_target_has_it_unless_it_names_one() -> None:
     assert host_and_port("192.0.2.1:80") == ("192.0.2.1", 80)
     for text in ("192.0.2.1", "2001:db8::1", "[2001:db8::1]", "a.example"):
         with pytest.raises(ValueError):
             host_and_port(text)
+    assert Target.parse("2001:db8::1", 80) == Target(ip_address("2001:db8::1"), 80)
 
 
 @pytest.mark.parametrize("text", ["192.0.2.1:80", "[2001:db8::1]:80"])
@@ -47,10 +48,6 @@ def test_a_target_reads_what_it_writes(text: str) -> None:
 def test_what_no_other_host_may_have_is_no_target(text: str) -> None:
     with pytest.raises(ValueError):
         Target.parse(text, 80)
-
-
-def test_a_target_has_the_usual_port_unless_it_names_one() -> None:
-    assert Target.parse("2001:db8::1", 80) == Target(ip_address("2001:db8::1"), 80)
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_what_it_prints_and_ends_with_is_returned() -> None:
+def test_what_it_prints_and_ends_with_is_returned_also_without_input_and_where_it_is_no_text() -> None:
     done = run(["sh", "-c", "cat; echo no >&2; exit 3"], "yes")
     assert (done.stdout, done.stderr, done.returncode) == ("yes", "no\n", 3)
-
-
-def test_without_input_there_is_none() -> None:
     assert run(["cat"], timeout=5).stdout == ""
-
-
-def test_what_is_no_text_is_no_error() -> None:
     assert run(["printf", r"\377"]).stdout == "\N{REPLACEMENT CHARACTER}"
 
 

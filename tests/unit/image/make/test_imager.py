@@ -81,13 +81,10 @@ def test_links_are_below_the_address_and_a_plus_is_escaped(tmp_path: Path, url: 
     assert (entry["url"], entry["bmap_url"]) == (f"{image}.img.zst", f"{image}.img.bmap")
 
 
-def test_without_an_address_links_are_the_files_themselves(tmp_path: Path) -> None:
+def test_without_an_address_links_are_the_files_themselves_and_another_one_packs_nothing_anew(tmp_path: Path) -> None:
     made = making(tmp_path)
     (entry,) = delivered(made)["os_list"]
     assert entry["url"] == (tmp_path / "out" / f"{made.name}.img.zst").as_uri()
-
-
-def test_another_address_packs_nothing_anew(tmp_path: Path) -> None:
     one, other = making(tmp_path), making(tmp_path, url="https://images.example.net")
     assert [stage.key for stage in one.stages] == [stage.key for stage in other.stages]
 

@@ -53,11 +53,8 @@ def test_the_first_slot_that_is_good_and_has_tries_left_starts(
     assert found == {"default": chosen, "A_TRY": f"{tries[0]}", "B_TRY": f"{tries[1]}"}
 
 
-def test_variables_that_are_lost_start_the_first_slot(tmp_path: Path) -> None:
+def test_a_new_disk_and_one_whose_variables_are_lost_start_the_first_slot(tmp_path: Path) -> None:
     assert started(tmp_path)["default"] == ""  # GRUB takes the first entry
-
-
-def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
     block = grubenv.environment()
     assert len(block) == grubenv.BYTES
     assert block.startswith(b"# GRUB Environment Block\n")  # grub-core/lib/envblk.c

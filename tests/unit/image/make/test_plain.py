@@ -131,14 +131,11 @@ def test_ssh_takes_keys_alone_and_the_firewall_lets_nobody_in_before_a_card_says
     assert [" notrack\n" in site[role] for role in (Role.GATEWAY, Role.ROUTER)] == [True, False]
 
 
-def test_the_first_sector_is_told_where_grub_lies() -> None:
+def test_the_first_sector_is_told_where_grub_lies_and_grub_where_it_goes_on() -> None:
     code = grub.boot_code(boot_image(), 2048)
     assert len(code) == 440
     assert struct.unpack_from("<Q", code, 0x5C) == (2048,)
     assert code[0x66:0x68] == b"\x90\x90"
-
-
-def test_grub_is_told_where_it_goes_on() -> None:
     placed = grub.core(core_image(), 2048, MIB)
     assert struct.unpack_from("<QHH", placed, 500) == (2049, 2, 0x820)
     assert placed[512:] == core_image()[512:]

@@ -54,11 +54,14 @@ def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
     assert diary.told == [("base", "1/1"), False, ("base", "1/1"), True]
 
 
-def test_what_is_made_of_something_else_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_what_is_made_of_something_else_takes_the_place_of_the_old_one_of_its_kind(tmp_path: Path) -> None:
     run([stage("a")], tmp_path, Progress())
     run([stage("b")], tmp_path, Progress())
     assert names(tmp_path) == [stage("b").place(tmp_path).name]
     assert stage("a").key != stage("b").key
+    run([stage("a")], tmp_path, Progress())
+    run([stage("b", image="gateway-rpi")], tmp_path, Progress())
+    assert stage("a").place(tmp_path).exists()
 
 
 def test_an_image_is_made_anew_when_a_file_of_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +99,6 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
     assert diary.told == [("another build of router-rpi is at work", "0/0"), False, ("base", "1/1"), True]
 
 
-def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
-    run([stage("a")], tmp_path, Progress())
-    run([stage("b", image="gateway-rpi")], tmp_path, Progress())
-    assert stage("a").place(tmp_path).exists()
-
-
 def test_one_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run([stage("a", fails=True)], tmp_path, Progress())
@@ -122,12 +119,14 @@ def test_how_long_it_takes_is_learnt(tmp_path: Path) -> None:
     assert times.of(stage("b")) == 71.3
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_and_a_command_that_is_missing_are_named(tmp_path: Path) -> None:
     def full(target: Path, _: Runner) -> None:
         raise OSError(28, "No space left on device", str(target))
 
     with pytest.raises(CommandError, match="No space left on device"):
         run([Stage("root", "x", (), ".tar", 1, full)], tmp_path, Progress())
+    with pytest.raises(CommandError, match="no-such-program is missing"):
+        Runner(tmp_path / "log", Progress()).run(["no-such-program"])
 
 
 def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> None:
@@ -137,11 +136,6 @@ def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> N
     lines = str(failed.value).splitlines()
     assert lines[0] == f"sh -c seq 100; echo no room >&2; exit 3 ended with 3 (all it said: {tmp_path}/log):"
     assert (len(lines), lines[-1]) == (13, "  no room")
-
-
-def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="no-such-program is missing"):
-        Runner(tmp_path / "log", Progress()).run(["no-such-program"])
 
 
 def test_a_command_ends_with_us(tmp_path: Path) -> None:

@@ -63,11 +63,8 @@ def test_a_choice_is_read_as_it_was_written(choice: Choice) -> None:
     assert Choice.of(naming(CONFIG, choice.first), back, states(choice.good)) == choice
 
 
-def test_the_rest_of_a_configuration_is_whoever_wrote_it() -> None:
+def test_the_rest_of_a_configuration_is_whoever_wrote_it_and_one_without_a_slot_is_refused() -> None:
     assert naming(CONFIG, "B") == CONFIG.replace("=a/", "=b/")
     assert named("os_prefix=a/\n[all]\nos_prefix=b/\n") == "B"  # the firmware takes the last one
-
-
-def test_a_configuration_without_a_slot_is_refused() -> None:
     with pytest.raises(CommandError, match=r"config\.txt names no slot: accepted: a line os_prefix=a/ or os_prefix=b/"):
         named("os_prefix=current/\n")

@@ -35,14 +35,11 @@ class Clock:
         return self.now
 
 
-def test_text_is_time_event_and_fields() -> None:
+def test_text_is_time_event_and_fields_and_for_the_journal_level_and_no_time() -> None:
     line = as_text(entry(subflow="10.0.1.1:3128>10.0.1.2:40000", rate="5mbit", classes=2, dry=False, path=None))
     assert line == (
         "2023-11-14T22:13:20.123Z hold subflow=10.0.1.1:3128>10.0.1.2:40000 rate=5mbit classes=2 dry=false path=-"
     )
-
-
-def test_text_for_the_journal_has_its_level_and_no_time() -> None:
     assert as_journal_text(entry(Level.WARNING, rule="slow")) == "<4>warning: hold rule=slow"
 
 
@@ -70,11 +67,8 @@ def test_json_is_one_object_with_the_fields_beside_the_head() -> None:
     }
 
 
-def test_no_field_takes_the_place_of_the_head() -> None:
+def test_no_field_takes_the_place_of_the_head_and_what_prints_is_left_alone() -> None:
     assert json.loads(as_json(entry(event="release")))["event"] == "hold"
-
-
-def test_what_prints_is_left_alone() -> None:
     assert printable("Zürich → 10.0.0.1") == "Zürich → 10.0.0.1"
     assert printable("a\x1b\n") == r"a\x1b\n"
 

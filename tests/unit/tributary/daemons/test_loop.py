@@ -184,15 +184,12 @@ def test_a_reload_that_was_due_comes_again_until_it_succeeds(ground: Ground, mon
     assert len(reloads) == 3 and reloads[2] - reloads[1] > 0.09
 
 
-def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> None:
+def test_a_readable_descriptor_and_a_thread_bring_a_turn_at_once(ground: Ground) -> None:
     ground.writer.send(b"x")
     daemon = Noting(lambda: ground.reader.recv(1), wait=3600.0)
     began = time.monotonic()
     ground.loop().run(daemon)
     assert daemon.turns[0] - began < LONGEST_WAIT / 2
-
-
-def test_a_thread_brings_a_turn_at_once(ground: Ground) -> None:
     loop, daemon, began = ground.loop(), Noting(lambda: None, lambda: None, wait=3600.0), time.monotonic()
     threading.Timer(0.1, loop.wake).start()
     loop.run(daemon)

@@ -25,12 +25,9 @@ def test_a_service_manager_that_is_gone_is_no_failure(tmp_path: Path) -> None:
     assert not notify.send(notify.WATCHDOG, environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
 
 
-def test_a_reload_tells_its_time_in_microseconds() -> None:
-    assert notify.reloading(5_000_999) == "RELOADING=1\nMONOTONIC_USEC=5000"
-
-
-def test_a_status_cannot_add_a_state() -> None:
+def test_a_status_cannot_add_a_state_and_a_reload_tells_its_time_in_microseconds() -> None:
     assert notify.status("policy x\nSTOPPING=1") == r"STATUS=policy x\nSTOPPING=1"
+    assert notify.reloading(5_000_999) == "RELOADING=1\nMONOTONIC_USEC=5000"
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,9 @@ BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(300, b"abcde") + att
 DATAGRAM = struct.pack("=IHHII", 16 + len(BODY), 20, 0, 5, 0) + BODY
 
 
-def test_attributes_are_read_as_they_were_written_with_their_padding() -> None:
+def test_attributes_and_messages_are_read_as_they_were_written() -> None:
     assert len(BODY) % 4 == 0
     assert list(attributes(BODY)) == [(1, b"abc"), (2, b""), (300, b"abcde"), (3, attribute(7, b"inner"))]
-
-
-def test_a_datagram_may_hold_several_messages() -> None:
     assert list(messages(DATAGRAM * 2)) == [Message(20, 0, 5, BODY)] * 2
 
 

@@ -40,11 +40,14 @@ def event(text: str) -> object:
     return read(only(text), 5, lambda _: "wired")
 
 
-def test_a_session_is_reported_with_its_first_subflow() -> None:
+def test_a_session_is_reported_with_its_first_subflow_and_a_join_with_its_backup_flag() -> None:
     found = event(CREATED)
     assert isinstance(found, SubflowEstablished)
     assert (found.time, found.interface, found.initial) == (5, "wired", True)
     assert (found.subflow.local, found.subflow.local_port, found.subflow.remote) == ("10.0.1.1", 3129, "10.0.1.2")
+    found = event(JOINED)
+    assert isinstance(found, SubflowEstablished)
+    assert (found.initial, found.backup, found.subflow.remote) == (False, True, "10.0.2.2")
 
 
 @pytest.mark.parametrize(
@@ -64,20 +67,11 @@ def test_a_session_that_this_host_has_begun_is_its_own(without: tuple[str, ...],
     assert isinstance(found, SubflowEstablished) and found.is_own is is_own
 
 
-def test_a_join_has_its_backup_flag() -> None:
-    found = event(JOINED)
-    assert isinstance(found, SubflowEstablished)
-    assert (found.initial, found.backup, found.subflow.remote) == (False, True, "10.0.2.2")
-
-
-def test_priority_and_end_of_a_subflow_name_the_subflow_that_joined() -> None:
+def test_priority_and_ends_name_what_they_are_about() -> None:
     joined, priority, closed = event(JOINED), event(PRIORITY), event(SUB_CLOSED)
     assert isinstance(joined, SubflowEstablished)
     assert priority == SubflowPriority(5, joined.token, joined.subflow, False)
     assert closed == SubflowClosed(5, joined.token, joined.subflow, Ended.CLOSED)
-
-
-def test_the_end_of_a_session_has_its_token_alone() -> None:
     assert isinstance(event(CLOSED), SessionClosed)
 
 

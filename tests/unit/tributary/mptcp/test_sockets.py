@@ -20,18 +20,14 @@ def interface_of(subflow: FourTuple) -> str | None:
     return {FIRST: "eth0"}.get(subflow)
 
 
-def test_what_is_new_comes_with_the_interface_of_its_route() -> None:
+def test_what_is_new_and_what_is_gone_are_events_and_what_is_known_is_none() -> None:
     events = differences({}, found((FIRST, 7), (JOINED, 7)), interface_of, NOW)
     assert events == [SubflowEstablished(NOW, 7, FIRST, "eth0"), SubflowEstablished(NOW, 7, JOINED, "")]
-
-
-def test_what_is_known_and_there_is_no_event() -> None:
     assert differences({FIRST: (7, False)}, found((FIRST, 7)), interface_of, NOW) == []
-
-
-def test_what_is_not_there_any_more_is_gone() -> None:
     events = differences({FIRST: (7, False), JOINED: (7, False)}, found((FIRST, 7)), interface_of, NOW)
     assert events == [SubflowClosed(NOW, 7, JOINED, Ended.GONE)]
+    events = differences({FIRST: (7, False)}, found((FIRST, 8)), interface_of, NOW)
+    assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]
 
 
 def test_a_session_that_this_host_has_begun_is_none_with_a_client() -> None:
@@ -39,11 +35,6 @@ def test_a_session_that_this_host_has_begun_is_none_with_a_client() -> None:
     seen = Snapshot((own, *found((JOINED, 7)).subflows), fallbacks=0)
     assert seen.own() == {7}
     assert differences({}, seen, interface_of, NOW) == []
-
-
-def test_a_port_that_another_session_uses_now_is_gone_and_new() -> None:
-    events = differences({FIRST: (7, False)}, found((FIRST, 8)), interface_of, NOW)
-    assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]
 
 
 def test_a_backup_flag_that_differs_is_set_right() -> None:
