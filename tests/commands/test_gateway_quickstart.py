@@ -53,10 +53,18 @@ def test_a_dry_run_prints_the_commands(tmp_path: Path) -> None:
     )
 
 
-def test_the_playbook_is_told_how_routers_find_the_machine_and_how_you_do() -> None:
+def test_the_playbook_is_told_how_routers_and_you_find_the_machine_your_key_and_packages(
+    tmp_path: Path,
+) -> None:
     told = variables("--name", "2001:db8::5", SSH_CONNECTION="203.0.113.9 50000 2001:db8::5 2222")
     assert told["tributary_ssh_port"] == 2222
     assert variables("--name", "gateway.example.net")["tributary_ssh_port"]
+    for name, home in (("daemon", pwd.getpwnam("daemon").pw_dir), ("", "~")):
+        told = variables("--name", "gateway.example.net", SUDO_USER=name)
+        assert told["hardening_authorized_keys"] == f"{home}/.ssh/authorized_keys"
+    assert variables("--name", "gateway.example.net", "--packages", str(tmp_path))["tributary_packages"] == str(
+        tmp_path
+    )
 
 
 @needs_ansible
@@ -114,18 +122,6 @@ def test_where_you_come_from_is_known_behind_sudo() -> None:
     command = f"env -u SSH_CONNECTION {ROOT / 'scripts/gateway-quickstart'} --dry-run --name gateway.example.net; true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, env=os.environ | come)
     assert json.loads(shlex.split(done.stdout.splitlines()[-1])[-1])["tributary_ssh_port"] == 2222
-
-
-def test_the_key_that_counts_is_that_of_whoever_logged_in() -> None:
-    for name, home in (("daemon", pwd.getpwnam("daemon").pw_dir), ("", "~")):
-        told = variables("--name", "gateway.example.net", SUDO_USER=name)
-        assert told["hardening_authorized_keys"] == f"{home}/.ssh/authorized_keys"
-
-
-def test_packages_made_elsewhere_are_taken_from_there(tmp_path: Path) -> None:
-    assert variables("--name", "gateway.example.net", "--packages", str(tmp_path))["tributary_packages"] == str(
-        tmp_path
-    )
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,10 @@ def test_help_names_every_exit_code() -> None:
     assert all(f"\n  {code} " in text for code in (0, 64, 66, 69, 71, 75, 77))
 
 
-def test_a_wrong_policy_is_refused(policy: Path) -> None:
+def test_a_wrong_policy_is_refused_and_one_that_cannot_be_read_named(policy: Path, tmp_path: Path) -> None:
     policy.write_text(GOOD.replace("5mbit", "-5mbit"))
     line = refusal(throttler("run", "--policy", str(policy)), Exit.USAGE)
     assert line.startswith(f"throttler: {policy}: rules[0].rate = '-5mbit': accepted: a rate above zero with its unit")
-
-
-def test_a_policy_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "none.toml" in refusal(throttler("run", "--policy", str(tmp_path / "none.toml")), Exit.NO_INPUT)
 
 

@@ -35,17 +35,19 @@ def test_a_dry_run_says_what_would_be_made(capsys: pytest.CaptureFixture[str]) -
     assert told["image"].startswith("tributary-router-rpi-0.1.0")
 
 
-def test_the_name_has_the_version_without_debians_part(tmp_path: Path) -> None:
+def test_the_name_has_the_version_without_debians_part_and_a_tagged_commit_gives_a_plain_one(tmp_path: Path) -> None:
     assert making(tmp_path).name == "tributary-gateway-x86-0.1.0+git20261121.170133.abc1234"
+    tagged = Commit("abc1234def", 1_795_280_493, tags=("v0.1.0",))
+    order_ = making(tmp_path).order
+    assert Making(order_, sample.release(commit=tagged), "").name == "tributary-gateway-x86-0.1.0"
 
 
-def test_a_commit_more_leaves_debians_half_as_it_is(tmp_path: Path) -> None:
+def test_a_commit_more_leaves_debians_half_as_it_is_and_every_kind_of_image_has_its_own(
+    tmp_path: Path,
+) -> None:
     one, other = making(tmp_path), making(tmp_path, checkout="another digest")
     same = [mine.name for mine, theirs in zip(one.stages, other.stages, strict=True) if mine.key == theirs.key]
     assert same == ["base"]
-
-
-def test_every_kind_of_image_has_results_of_its_own(tmp_path: Path) -> None:
     kinds = [making(tmp_path, board, role) for board in BOARDS for role in Role]
     places = [each.place(CACHE) for kind in kinds for each in kind.stages]
     assert len(set(places)) == len(places) == 20
@@ -178,9 +180,3 @@ def test_a_program_gets_one_object_a_line(capsys: pytest.CaptureFixture[str]) ->
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["event"] for each in events] == ["begin", "end", "result"]
     assert events[1]["cached"] is True
-
-
-def test_a_tagged_commit_gives_a_plain_name(tmp_path: Path) -> None:
-    tagged = Commit("abc1234def", 1_795_280_493, tags=("v0.1.0",))
-    order_ = making(tmp_path).order
-    assert Making(order_, sample.release(commit=tagged), "").name == "tributary-gateway-x86-0.1.0"

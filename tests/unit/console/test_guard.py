@@ -42,13 +42,10 @@ def test_a_name_that_leads_here_is_not_ours(host: str) -> None:
     assert refused is not None and refused[0] == HTTPStatus.MISDIRECTED_REQUEST
 
 
-def test_two_hosts_are_none() -> None:
+def test_two_hosts_are_none_and_heads_are_bounded() -> None:
     twice = scope(host="192.0.2.1:8480")
     twice["headers"] *= 2
     assert refusal(twice, ()) is not None and refusal(scope(), ()) is not None
-
-
-def test_heads_are_bounded() -> None:
     for length, is_refused in ((LARGEST_HEAD // 2, False), (LARGEST_HEAD, True)):
         refused = refusal(scope(host="192.0.2.1:8480", x="x" * length), ())
         assert (refused is not None and refused[0] == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) is is_refused

@@ -52,13 +52,10 @@ def test_a_whole_day_has_a_thousand_points_at_most(tmp_path: Path) -> None:
     assert 900 < len(recorder.history(86_400, START + 86_400).times) <= 1000
 
 
-def test_what_is_not_known_is_not_counted_as_nothing(tmp_path: Path) -> None:
+def test_a_link_that_comes_late_has_no_past_and_what_is_not_known_is_not_counted_as_nothing(tmp_path: Path) -> None:
     recorder = recorded(tmp_path / "history.sqlite", 200, sent=None)
     recorder.close()
     assert set(recorder.history(86_400, START + 200).links["lte"].sent) == {None}
-
-
-def test_a_link_that_comes_late_has_no_past(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "history.sqlite")
     recorder.add([link("a")], START)
     recorder.add([link("a"), link("b")], START + 1)

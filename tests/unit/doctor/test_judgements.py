@@ -59,14 +59,11 @@ def test_settings_of_a_package_are_applied_from_where_they_are(file: Path) -> No
     assert commands(finding) == [f"sysctl -e -q -p {file}"]
 
 
-def test_a_file_of_settings_that_is_in_no_place_is_a_finding(tmp_path: Path) -> None:
+def test_a_file_of_settings_that_is_in_no_place_or_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     places = (tmp_path / "a.conf", tmp_path / "b.conf")
     (finding,) = sysctls.examine(places)
     assert finding.state is State.WRONG
     assert finding.message == f"{places[0]} or {places[1]} is missing: the package tributary-common has it"
-
-
-def test_a_file_of_settings_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_bytes(b"net.ipv4.ip_forward = \xff")
     (finding,) = sysctls.examine([tmp_path / "a.conf"])
     assert finding.state is State.UNKNOWN
@@ -171,13 +168,10 @@ def test_each_address_leaves_by_its_own_link_and_there_is_one() -> None:
     assert states(*links.judge_routes([])) == ["wrong"]
 
 
-def test_an_address_without_an_endpoint_gets_one() -> None:
+def test_an_address_without_an_endpoint_gets_one_and_one_for_each_ip_version_of_a_link_is_enough() -> None:
     (finding,) = links.judge_endpoints([HOME, STRAY], ENDPOINTS, kept=False)
     assert commands(finding) == ["ip mptcp endpoint add 198.51.100.7 dev lte subflow"]
     assert states(*links.judge_endpoints([HOME], ENDPOINTS, kept=False)) == ["ok"]
-
-
-def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
     second = replace(HOME, address="192.0.2.8")
     assert states(*links.judge_endpoints([second, HOME], ENDPOINTS, kept=False)) == ["ok"]
     ipv6 = [replace(second, address=f"2001:db8::{number}") for number in (7, 8)]
@@ -276,13 +270,10 @@ def test_where_the_service_manager_listens_for_another_no_converter_does() -> No
         assert finding.state is State.OK
 
 
-def test_where_a_socket_listens_is_what_the_service_manager_shows() -> None:
+def test_units_and_where_their_sockets_listen_are_known_by_what_the_service_manager_shows() -> None:
     printed = "Listen=[::]:3128 (Stream)\nListen=10.0.0.1:5124 (Stream)\nListen=/run/x.sock (Stream)\n"
     assert services.parse_socket(printed) == {"*:3128", "10.0.0.1:5124"}
     assert services.parse_socket("Listen=\n") == frozenset()
-
-
-def test_units_are_known_by_name_without_those_of_tenants() -> None:
     printed = (
         "tributary-converter.service disabled enabled\n"
         "tributary-converter.socket  enabled-runtime disabled\n"
@@ -383,15 +374,12 @@ def test_the_clock_is_synchronized_or_not_or_nobody_knows(printed: str, state: s
     assert states(limits.judge_clock(printed)) == [state]
 
 
-def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it() -> None:
+def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it_and_none_that_the_server_may() -> None:
     tried = [Try("a", Outcome.MULTIPATH), Try("b", Outcome.PLAIN), Try("c", Outcome.NONE, "no way")]
     findings = path.judge("s:1", tried)
     assert states(*findings) == ["ok", "wrong", "wrong"]
     assert findings[1].message == "b speaks plain TCP, others do not"
     assert findings[2].message == "c does not connect: no way"
-
-
-def test_where_no_path_speaks_mptcp_the_server_may_be_the_reason() -> None:
     (finding,) = path.judge("s:1", [Try("a", Outcome.PLAIN)])
     assert "the server has no MPTCP, or every path strips it" in finding.message
     assert states(*path.judge("s:1", [])) == ["wrong"]

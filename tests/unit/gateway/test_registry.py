@@ -86,10 +86,15 @@ def test_two_routers_have_nothing_in_common(registry: Registry, second: Router, 
         registry.read()
 
 
-def test_ports_that_lead_to_a_router_are_kept_in_its_file_and_outlive_a_rotation(registry: Registry) -> None:
+def test_ports_that_lead_to_a_router_are_kept_in_its_file_and_may_be_next_to_another_s(
+    registry: Registry,
+) -> None:
     registry.write("berlin", router(1, following=2, forward=["tcp/443", "udp/27015-27020"]))
     assert 'forward = [\n    "tcp/443",\n    "udp/27015-27020",\n]' in (registry.folder / "berlin.toml").read_text()
     assert registry.read()["berlin"].rotated() == router(2, forward=["tcp/443", "udp/27015-27020"])
+    registry.write("berlin", router(1, forward=["udp/1-100", "tcp/50"]))
+    registry.write("paris", router(2, forward=["udp/101", "tcp/51-60"]))
+    assert len(registry.read()) == 2
 
 
 @pytest.mark.parametrize(
@@ -112,12 +117,6 @@ def test_ports_that_contradict_each_other_are_refused(
         file.write_text(f"forward = {ports}\n{file.read_text()}")
     with command_error(Exit.USAGE, complaint):
         Registry(registry.folder, NETWORK, (Ports("tcp", 22, 22), Ports("udp", 51840, 51840))).read()
-
-
-def test_ports_that_are_next_to_each_other_are_not_the_same(registry: Registry) -> None:
-    registry.write("berlin", router(1, forward=["udp/1-100", "tcp/50"]))
-    registry.write("paris", router(2, forward=["udp/101", "tcp/51-60"]))
-    assert len(registry.read()) == 2
 
 
 def test_ports_are_added_once_and_removed_as_they_were_given() -> None:

@@ -63,13 +63,6 @@ def test_a_clock_that_is_set_makes_no_state_older_or_younger() -> None:
         assert (dsl["state_age_s"], dsl["since"]) == (10.0, timestamp(wall - 10))
 
 
-def test_settings_are_named_by_their_whole_path_since_the_daemon_may_have_been_started_elsewhere() -> None:
-    given = settings()
-    live, reconciler = LiveSettings(Path("router.toml"), given), Reconciler(given, NOTHING_OWNED)
-    shown = api.Status(live, reconciler, LinkShapers(given, lambda act: act())).document(0.0)
-    assert shown["settings"] == str(Path.cwd() / "router.toml")
-
-
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
     reconciler = Reconciler(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), NOTHING_OWNED)
     seen = house(DSL, LTE)
@@ -96,12 +89,16 @@ def test_status_says_that_a_link_of_ipv6_alone_leads_to_no_gateway_of_ipv4(gatew
     assert found[0] != found[1] == ["other-ip-version"]
 
 
-def test_status_of_a_link_that_nobody_has_seen() -> None:
+def test_status_shows_what_is_known_of_a_link_and_settings_by_their_whole_path() -> None:
     reconciler = Reconciler(settings(), NOTHING_OWNED)
     reconciler.reconcile(house(replace(DSL, addresses=())), 0.0)
     dsl, lte = api.status(reconciler, 5.0, 5.0)["wan"]
     assert (dsl["interface"], dsl["reason"]) == ("eth0", "no global address")
     assert (lte["interface"], lte["driver"], lte["reason"]) == (None, None, "no interface fits its rule")
+    given = settings()
+    live, reconciler = LiveSettings(Path("router.toml"), given), Reconciler(given, NOTHING_OWNED)
+    shown = api.Status(live, reconciler, LinkShapers(given, lambda act: act())).document(0.0)
+    assert shown["settings"] == str(Path.cwd() / "router.toml")
 
 
 def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:

@@ -238,13 +238,10 @@ def test_a_link_that_is_a_backup_gives_no_addresses_while_a_better_one_works() -
     assert addresses(script) == ["2001:db8:a2::1"]
 
 
-def test_a_link_without_the_setting_keeps_its_prefix_to_itself() -> None:
+def test_a_link_keeps_its_prefix_without_the_setting_and_what_by_passes_to_one_without_is_refused() -> None:
     script = Reconciling(text='lan = "end0"\n' + SETTINGS)
     assert not [each for each in script.now(*BOTH) if "end0" in each]
     assert tables(script) == {}
-
-
-def test_what_by_passes_to_a_link_without_ipv6_is_refused_over_ipv6_alone() -> None:
     said = Reconciling(text="bypass = true\n" + SETTINGS).now(DSL, BOTH[1])
     assert "ip rule add priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
     assert "ip -6 rule add priority 8393 fwmark 0x8401 unreachable protocol 84" in said

@@ -13,16 +13,16 @@ def ways(verdicts: Verdicts) -> dict[str, str]:
     }
 
 
-def test_inside_each_tunnel_the_converter_is_asked_and_past_it_the_server_of_the_settings() -> None:
+def test_inside_each_tunnel_the_converter_is_asked_if_it_answers_and_past_it_the_server_of_the_settings() -> None:
     assert ways(answering().reconciler.verdicts) == {
         "dsl": "tb1 10.84.0.18 10.84.0.1:5124",
         "lte": "tb2 10.84.0.19 10.84.0.1:5124",
     }
     both = answering('probe.mptcp_target = "198.51.100.7:443"\n').reconciler.verdicts
     assert ways(both)["lte outside"] == "usb0 10.64.0.2 198.51.100.7:443" and len(both.results) == 0
-
-
-def test_without_tunnels_the_converter_is_asked_by_the_links() -> None:
+    made = Script()
+    made.now(DSL)
+    assert ways(made.reconciler.verdicts) == {}
     made = answering()
     made.reconciler.change_settings(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'))
     made.reconcile()
@@ -30,12 +30,6 @@ def test_without_tunnels_the_converter_is_asked_by_the_links() -> None:
         "dsl outside": "eth0 192.168.1.2 203.0.113.5:5124",
         "lte outside": "usb0 10.64.0.2 203.0.113.5:5124",
     }
-
-
-def test_nobody_is_asked_inside_while_the_gateway_does_not_answer() -> None:
-    made = Script()
-    made.now(DSL)
-    assert ways(made.reconciler.verdicts) == {}
 
 
 @pytest.fixture

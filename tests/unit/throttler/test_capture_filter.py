@@ -159,12 +159,9 @@ def test_what_belongs_to_a_vlan_is_rejected(wrap: object, tag: int | None, accep
     assert (run(PROGRAM, wrap(tcp(0x02)), tag) > 0) is accepted  # type: ignore[operator]
 
 
-def test_options_of_ipv4_are_passed_over() -> None:
+def test_options_of_ipv4_are_passed_over_and_what_is_not_tcp_or_is_a_fragment_is_rejected() -> None:
     assert accepts(ipv4(tcp(0x02), options=b"\x01" * 40))
     assert not accepts(ipv4(tcp(0x10), options=b"\x01" * 40))
-
-
-def test_what_is_not_tcp_or_is_a_fragment_is_rejected() -> None:
     assert not accepts(ipv4(tcp(0x02), protocol=17))
     assert not accepts(ipv6(tcp(0x02), next_header=17))
     assert not accepts(ipv4(tcp(0x02), fragment=0x2000))

@@ -72,10 +72,20 @@ def classes(*counts: tuple[str, int | None]) -> Status:
     )
 
 
-def test_a_counter_never_falls_when_classes_end() -> None:
+def test_what_was_sent_counts_once_though_classes_end_and_it_could_not_be_read_for_a_while() -> None:
     # At last the class ended, and another one has its name.
     steps = classes(("a", 100), ("b", 50)), classes(("a", 110)), classes(), classes(("c", 5)), classes(("c", 2))
     assert followed(SENT, *steps) == [150, 160, 160, 165, 167]
+    unread_between = (classes(("a", count), ("b", 0)) for count in (100, None, 130))
+    assert followed(SENT, *unread_between) == [100, 100, 130]
+
+    def sent(count: int | None) -> Status:
+        throttled = answer().sessions[0].subflows[0].model_copy(update={"sent": count})
+        return answer(sessions=(session(answer(), subflows=(throttled,)),))
+
+    assert followed(("path_sent_bytes_total", ("wired",)), *map(sent, (100, None, 130))) == [100, 100, 130]
+    too_many_between = (answer(), answer(sessions=()), answer())
+    assert followed(("path_sent_bytes_total", ("wired",)), *too_many_between) == [1000] * 3
 
 
 CLASS_SERIES = [
@@ -83,7 +93,7 @@ CLASS_SERIES = [
 ]
 
 
-def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_is_counted() -> None:
+def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_of_several_those_that_could_are_summed() -> None:
     exporter = Exporter()
     read, not_read, again = (samples(page(exporter, one)) for one in (answer(), unread(answer()), answer()))
     at = "download", "wired-slow"
@@ -91,28 +101,7 @@ def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_
     assert [name for name in CLASS_SERIES if (name, at) in not_read] == []
     assert [one["unread_classes", ()] for one in (read, not_read, again)] == [0, 1, 0]
     assert not_read["classes", ()] == 1 and not_read["rule_classes", ("wired-slow",)] == 1
-
-
-def test_of_several_classes_those_that_could_be_read_are_summed() -> None:
     found = samples(page(Exporter(), classes(("a", 100), ("b", None))))
     at = "download", "wired-slow"
     assert (found["class_sent_bytes_total", at], found["class_backlog_bytes", at]) == (100, 10)
     assert found["unread_classes", ()] == 1
-
-
-def test_what_a_class_has_sent_counts_once_though_it_could_not_be_read_for_a_while() -> None:
-    steps = (classes(("a", count), ("b", 0)) for count in (100, None, 130))
-    assert followed(SENT, *steps) == [100, 100, 130]
-
-
-def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_a_while() -> None:
-    def sent(count: int | None) -> Status:
-        throttled = answer().sessions[0].subflows[0].model_copy(update={"sent": count})
-        return answer(sessions=(session(answer(), subflows=(throttled,)),))
-
-    assert followed(("path_sent_bytes_total", ("wired",)), *map(sent, (100, None, 130))) == [100, 100, 130]
-
-
-def test_sums_do_not_leap_when_sockets_are_read_again_after_there_were_too_many() -> None:
-    steps = (answer(), answer(sessions=()), answer())
-    assert followed(("path_sent_bytes_total", ("wired",)), *steps) == [1000] * 3

@@ -285,24 +285,18 @@ def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enoug
     assert world.look(250, {1: 501}) == [FIRST]
 
 
-def test_who_shares_a_class_that_carries_something_is_not_silent() -> None:
+def test_nobody_is_silent_in_a_class_that_carries_something_or_was_not_read_or_that_they_just_came_into() -> None:
     world = World("client")
     other = FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000)
     world.come(FIRST, 0)
     world.come(other, 0, token=8)
     assert [world.look(now, {1: now}) for now in (0, 100, 200)] == [[], [], []]
     assert world.look(300, {1: 200}) == [FIRST, other]
-
-
-def test_a_subflow_that_has_just_come_into_a_class_that_stands_still_is_not_silent() -> None:
     world = World("client")
     world.come(FIRST, 0)
     world.look(0, {1: 5})
     world.come(FourTuple(FIRST.local, FIRST.local_port, FIRST.remote, 50000), 90, token=8)
     assert world.look(100, {1: 5}) == [FIRST]
-
-
-def test_a_class_that_could_not_be_read_says_nothing() -> None:
     world = World("subflow")
     world.come(JOINED, 0, interface="eth1")
     assert [world.look(now, {1: 5}) for now in (0, 100, 200)] == [[], [], []]

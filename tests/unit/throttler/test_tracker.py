@@ -282,15 +282,12 @@ def test_a_flood_of_syns_stays_within_the_table_and_spares_what_is_established()
     assert len(script.join()) == 1
 
 
-def test_the_oldest_session_makes_room() -> None:
+def test_the_oldest_session_and_the_oldest_subflow_make_room() -> None:
     script = Script(Limits(sessions=1))
     script.open()
     events = script.open(subflow=SECOND_SUBFLOW, listener_key=bytes(8))
     assert events[0] == SessionClosed(script.now, TOKEN, Ended.EVICTED)
     assert isinstance(events[1], SubflowEstablished)
-
-
-def test_the_oldest_subflow_makes_room() -> None:
     script = Script(Limits(subflows=1))
     script.open()
     assert script.join() == [

@@ -81,16 +81,13 @@ def test_a_port_on_the_board_is_told_from_an_adapter(tmp_path: Path, bus: str, d
     assert look.assumed(Role.ROUTER, sys).built_in == (("end0",) if built_in else ())
 
 
-def test_a_code_that_was_made_stays(tmp_path: Path) -> None:
+def test_a_code_that_was_made_stays_and_fits_however_it_is_typed(tmp_path: Path) -> None:
     root = make_system(tmp_path)
     first, second = (look.facts(root, Role.ROUTER, NOTHING).code for _ in range(2))
     assert first != second and len(first) == len(second) == 8
     (root / first_start.PLACE).parent.mkdir(parents=True)
     (root / first_start.PLACE).write_text(f"{first}\n")
     assert look.facts(root, Role.ROUTER, NOTHING).code == first
-
-
-def test_a_code_fits_however_it_is_typed() -> None:
     assert first_start.shown("abcdefgh") == "abcd-efgh"
     for given in ("abcd-efgh", "ABCDEFGH", " ab cd-ef gh ", "abcdefgh"):
         assert first_start.fits(given, "abcdefgh")

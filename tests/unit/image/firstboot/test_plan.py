@@ -114,13 +114,10 @@ def test_the_card_s_role_counts_before_the_image_s() -> None:
     assert units('role = "gateway"\n' + HOME)["tributary-squid.service"]
 
 
-def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
+def test_an_image_that_lacks_a_unit_of_the_role_is_named_and_one_that_lacks_the_other_role_s_is_fine() -> None:
     given = facts(units=frozenset(UNITS) - {"tributary-squid.service"})
     with command_error(Exit.UNAVAILABLE, "tributary-squid.service is not on this image"):
         planned("", given)
-
-
-def test_an_image_that_lacks_a_unit_of_the_other_role_is_fine() -> None:
     given = facts(units=frozenset(UNITS) - {"tributary-router.service", "dnsmasq.service", "tributary-lan.service"})
     assert "tributary-router.service" not in units("", given)
 
@@ -129,13 +126,6 @@ def test_without_a_hash_the_user_is_locked_and_root_always_is() -> None:
     assert {SetPassword("tributary", None), SetPassword("root", None)} <= set(planned(""))
     hashed = planned(f'password_hash = "{YESCRYPT}"')
     assert {SetPassword("tributary", YESCRYPT), SetPassword("root", None)} <= set(hashed)
-
-
-def test_what_was_written_last_time_goes_unless_it_is_written_again() -> None:
-    given = facts(owned_files=("/etc/hostname", "/etc/systemd/network/33-tributary-old.network"))
-    found = planned("", given)
-    assert found[0] == RemoveFile("/etc/systemd/network/33-tributary-old.network")
-    assert RemoveFile("/etc/hostname") not in found
 
 
 def test_what_was_saved_of_links_and_paths_goes_with_them_since_no_daemon_would_start() -> None:
@@ -152,7 +142,11 @@ def test_what_was_saved_of_links_and_paths_goes_with_them_since_no_daemon_would_
     assert removed("", Role.ROUTER) == set()
 
 
-def test_a_wireless_network_that_was_left_ends() -> None:
+def test_what_was_written_or_joined_last_time_goes_unless_the_card_still_says_so() -> None:
+    given = facts(owned_files=("/etc/hostname", "/etc/systemd/network/33-tributary-old.network"))
+    found = planned("", given)
+    assert found[0] == RemoveFile("/etc/systemd/network/33-tributary-old.network")
+    assert RemoveFile("/etc/hostname") not in found
     given = facts(owned_units=("wpa_supplicant@wlan1.service",))
     assert units("", given)["wpa_supplicant@wlan1.service"] is False
     assert units(WIFI + 'interface = "wlan1"', given)["wpa_supplicant@wlan1.service"] is True
@@ -172,13 +166,10 @@ def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> Non
     assert set(started([unit], set(unit.reads)).values()) == {"restart"}
 
 
-def test_what_two_lines_by_pppoe_have_alike_is_written_once() -> None:
+def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends_and_what_two_have_alike_is_written_once() -> None:
     text = HOME.replace("wlan0", "end1").replace("enx*", "end2") + LOGIN + LOGIN.replace("dsl", "lte")
     paths = [each.path for each in files_of(text)]
     assert len(paths) == len(set(paths)) and {f"/etc/ppp/peers/tributary.{name}" for name in ("dsl", "lte")} < {*paths}
-
-
-def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
     unit = "ppp@tributary.dsl.service"
     assert units(HOME, facts(Role.ROUTER, owned_units=(unit,)))[unit] is False
 
