@@ -82,7 +82,8 @@ class Order:
             if own := key if key in point else self.experiment.own_axes.get(key):
                 accepted = f"--set {own}=..., which {self.experiment.name} sweeps itself"
                 raise invalid_value("--sweep", key, value, accepted)
-        if point.get("family", FAMILIES[0]) not in combination.topology.families and "mtu" in combination.values:
+        without = set(FAMILIES) - set(combination.topology.families)
+        if point.get("family") in without and "mtu" in combination.values:
             accepted = f"{IPV6_LEAST_MTU} to 9000, since {self.experiment.name} measures over IPv6"
             raise invalid_value("--sweep", "mtu", combination.values["mtu"], accepted)
         return point
