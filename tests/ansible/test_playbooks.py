@@ -16,8 +16,12 @@ import pytest
 
 from gateway.registry import Registry
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play, script
+from tests.refusals import command_error
 from tests.unit.gateway.house import NETWORK, router
+from throttler.policy import model
 from tributary.paths import ROOT
+from tributary.settings import files
+from tributary.settings.errors import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -143,6 +147,23 @@ def test_a_paths_interface_is_there_or_will_be_that_of_the_tunnels(
     done = play(HERE / "paths.yml", "routers", tmp_path, *options)
     assert done.returncode == code, done.stdout + done.stderr
     assert (f"paths.inside.interface = {interface}: accepted:" in " ".join(done.stdout.split())) is (code == 2)
+
+
+def test_a_policy_is_judged_with_the_limits_that_somebody_has_saved_on_the_host(tmp_path: Path) -> None:
+    link = task_of("throttler", "check", by="ansible.builtin.file")["ansible.builtin.file"]
+    (host := tmp_path / "throttler.d").mkdir()
+    assert link["src"] == str(files.drop_ins(Path("/etc/tributary/throttler.toml")))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    policy = scratch / "throttler.toml"
+    policy.write_text("[paths.dsl]\ninterface = 'eth0'\n[[rules]]\nname = 'all'\n")
+    Path(link["dest"].replace("{{ tributary_scratch }}", str(scratch))).symlink_to(host)
+    assert [each.name for each in model.read(policy).rules] == ["all"]
+    (host / "limit-lte.toml").write_text("[[rules]]\nname = 'limit-lte'\npath = 'lte'\nrate = '2mbit'\n")
+    with command_error(Exit.USAGE, "path = 'lte'"):
+        model.read(policy)
+    tasks = [each["name"] for each in read(ANSIBLE / "roles/throttler/tasks/check.yml")]
+    assert tasks.index("Have beside it which limits the host has") < tasks.index("Let the throttler judge its policy")
 
 
 @needs_ansible
