@@ -100,8 +100,9 @@ def growing(rate: float, factor: float, most: float = 100.0) -> Model:
 SLOWER = {"model": at(fast=0.5, slow=0.1)}
 """From here on the better path is slow."""
 
-
-VARYING: list[Step] = [step for rate in (4.0, 6.0, 4.0) for step in ({"model": at(fast=rate)}, (10, []))]
+VARYING: list[Step] = []
+for _rate in (4.0, 6.0, 4.0):
+    VARYING += [{"model": at(fast=_rate)}, (10, [])]
 
 
 @dataclass
