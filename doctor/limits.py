@@ -34,5 +34,6 @@ def judge_clock(synchronized: str) -> Finding:
         return ok("clock", "synchronized")
     if synchronized == "no":
         fix = (("timedatectl", "set-ntp", "true"),)
-        return Finding("clock", State.WRONG, "not synchronized: logs and quotas have wrong times", fix)
+        advice = "where that is so already, no time server answers: it ends when one does"
+        return Finding("clock", State.WRONG, "not synchronized: logs and quotas may have wrong times", fix, advice)
     return Finding("clock", State.UNKNOWN, "timedatectl does not say whether it is synchronized")

@@ -371,7 +371,8 @@ def test_room_for_connections() -> None:
 
 @pytest.mark.parametrize(("printed", "state"), [("yes", "ok"), ("no", "wrong"), ("", "unknown")])
 def test_the_clock_is_synchronized_or_not_or_nobody_knows(printed: str, state: str) -> None:
-    assert states(limits.judge_clock(printed)) == [state]
+    found = limits.judge_clock(printed)
+    assert states(found) == [state] and ("no time server answers" in found.advice) is (printed == "no")
 
 
 def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it_and_none_that_the_server_may() -> None:
