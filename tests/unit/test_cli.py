@@ -96,11 +96,8 @@ def started(act: str, before: str = ":") -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_a_terminal_that_is_closed_ends_a_program_unless_nohup_keeps_it() -> None:
+def test_a_terminal_that_is_closed_ends_a_program_unless_nohup_keeps_it_and_no_output_none() -> None:
     act = "os.kill(os.getpid(), 1) or 0"
     assert started(act) == (129, "")
     assert started(act, "trap '' HUP") == (0, "")
-
-
-def test_a_program_without_standard_output_does_its_work() -> None:
     assert started("print('x') or 0", "exec >&-") == (0, "")

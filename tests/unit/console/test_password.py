@@ -30,8 +30,10 @@ def test_hashes_of_others_are_good(given: str, kept: str) -> None:
     assert password.fits(given, kept) and not password.fits(given + "x", kept)
 
 
-def test_hashes_are_of_the_second_recommended_option_of_rfc_9106() -> None:
+def test_hashes_are_of_the_second_recommended_option_of_rfc_9106_and_what_is_no_text_is_refused() -> None:
     assert password.hashed("correct horse").startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    with pytest.raises(TypeError):
+        password.checked({"salt": "00", "scrypt": "00"})
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,6 @@ def test_hashes_are_of_the_second_recommended_option_of_rfc_9106() -> None:
 def test_what_is_no_hash_or_takes_too_much_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="never a password"):
         password.checked(text)
-
-
-def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(TypeError):
-        password.checked({"salt": "00", "scrypt": "00"})
 
 
 def test_a_password_that_is_no_longer_in_memory_costs_none() -> None:

@@ -7,9 +7,11 @@ from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
 
-def test_what_the_package_brings_are_the_defaults() -> None:
+def test_what_the_package_brings_are_the_defaults_and_pages_are_at_https_with_any_certificate() -> None:
     assert read(ROOT / "debs/files/console.toml") == ConsoleSettings()
     assert tuple(ConsoleSettings().addresses) == (("127.0.0.1", 8480),)
+    made = (ConsoleSettings(), ConsoleSettings(own_certificate=True), ConsoleSettings(certificate="/x", key="/y"))
+    assert [each.scheme for each in made] == ["http", "https", "https"]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +43,3 @@ def test_addresses_have_ports(tmp_path: Path) -> None:
     assert read(file).names == ("box.example",)
     assert read(file).hosts == ["192.168.1.1", "fd00::1", "box.example"]
     assert ConsoleSettings(listen=("0.0.0.0", "[::]:443"), names=("box:443",)).hosts == ["box"]
-
-
-def test_pages_are_at_https_with_any_certificate() -> None:
-    made = (ConsoleSettings(), ConsoleSettings(own_certificate=True), ConsoleSettings(certificate="/x", key="/y"))
-    assert [each.scheme for each in made] == ["http", "https", "https"]

@@ -40,10 +40,15 @@ def test_what_a_library_needs_comes_with_it_unless_another_target_needs_it() -> 
     assert found == {"a", "c-c"}
 
 
-def test_the_experiments_libraries_stay_out() -> None:
+def test_the_experiments_libraries_stay_out_and_all_that_the_parts_import_is_bundled() -> None:
     names = {pin.name for pin in wheels.chosen(LOCK, release())}
     assert {"pydantic", "pydantic-core", "markupsafe", "scapy"} <= names
     assert not names & {"matplotlib", "numpy", "pillow", "pytest", "mypy"}
+    modules = set().union(*(imported(part) for part in parts.MODULES))
+    distributions = metadata.packages_distributions()
+    used = {canonicalize_name(name) for module in modules for name in distributions.get(module, [])}
+    assert used <= {pin.name for pin in wheels.chosen(LOCK, release())}
+    assert set(wheels.ROOTS) <= used
 
 
 def test_each_release_and_processor_has_the_same_wheels() -> None:
@@ -53,11 +58,3 @@ def test_each_release_and_processor_has_the_same_wheels() -> None:
         for architecture in ("amd64", "arm64")
     ]
     assert all(each == chosen[0] for each in chosen)
-
-
-def test_all_that_the_parts_import_is_bundled_and_nothing_for_nobody() -> None:
-    modules = set().union(*(imported(part) for part in parts.MODULES))
-    distributions = metadata.packages_distributions()
-    used = {canonicalize_name(name) for module in modules for name in distributions.get(module, [])}
-    assert used <= {pin.name for pin in wheels.chosen(LOCK, release())}
-    assert set(wheels.ROOTS) <= used

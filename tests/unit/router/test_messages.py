@@ -135,14 +135,13 @@ def test_a_gateway_of_the_other_ip_version_leads_out() -> None:
     assert via in rtnetlink.route_body(route)
 
 
-def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:
+def test_routes_that_lead_nowhere_are_left_out_and_one_that_lacks_its_destination_is_malformed() -> (
+    None
+):
     interface = attribute(4, struct.pack("=i", 2))
     assert len(route_message(interface)) == 1
     assert route_message(interface, kind=6) == []
     assert route_message(interface, flags=0x200) == []
-
-
-def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> None:
     head = struct.pack("=BBBBBBBBI", socket.AF_INET, 24, 0, 0, 254, 3, 0, 1, 0)
     with pytest.raises(Malformed, match="destination"):
         rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))

@@ -174,15 +174,12 @@ def test_the_tunnels_packets_are_made_to_fit_what_was_measured() -> None:
     ]
 
 
-def test_what_was_measured_never_makes_a_tunnels_packets_larger() -> None:
+def test_without_tunnels_the_way_to_the_target_is_measured_and_never_makes_a_tunnels_packets_larger() -> None:
     script = Script(FIRST)
     script.now(DSL)
     script.reconciler.paths.start_due(100.0)
     script.reconciler.paths.answered("dsl", 0.02, 100.0)
     assert script.reconcile() == []
-
-
-def test_without_tunnels_the_way_to_the_probed_target_is_measured() -> None:
     script = Script(FIRST)
     script.reconciler.change_settings(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'))
     script.now(DSL)

@@ -57,14 +57,11 @@ def test_a_file_that_lacks_something_is_set_aside_rather_than_taken_for_nothing_
     assert f"{name}: " in told[0] and file.broken.exists()
 
 
-def test_a_file_of_a_version_that_knew_no_lan_is_read(tmp_path: Path) -> None:
+def test_a_file_of_a_version_that_knew_no_lan_is_read_and_what_a_later_one_adds_ignored(tmp_path: Path) -> None:
     (tmp_path / "5.json").write_text(json.dumps({key: value for key, value in WHOLE.items() if key != "lan"}))
     assert RecordFile(tmp_path, 5).load() == replace(
         NOTHING_OWNED, endpoints={128: ip_address("192.168.1.2")}, limits_before=Limits(2, 0)
     )
-
-
-def test_what_a_later_version_adds_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "5.json").write_text(json.dumps({**WHOLE, "to_come": 5}))
     assert RecordFile(tmp_path, 5).load().limits_before == Limits(2, 0)
 

@@ -25,11 +25,8 @@ def until(end: float) -> Callable[[float], int]:
     return lambda time: steadily(min(time, end))
 
 
-def test_a_call_that_is_answered_is_not_asked_about() -> None:
+def test_a_call_is_asked_about_at_once_when_it_is_no_longer_answered_and_not_all_the_time() -> None:
     assert asked(steadily, steadily) == []
-
-
-def test_a_call_that_is_no_longer_answered_is_asked_about_at_once_and_not_all_the_time() -> None:
     found = asked(steadily, until(5.0))
     assert found[0] == pytest.approx(5.3, abs=0.11)
     assert all(later - earlier >= 2.0 for earlier, later in pairwise(found))

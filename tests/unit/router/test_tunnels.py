@@ -137,7 +137,7 @@ def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     assert not script.kernel.rules and not script.kernel.endpoints
 
 
-def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
+def test_an_interface_of_somebody_elses_and_a_tunnel_that_could_not_be_made_are_not_taken_for_ours() -> None:
     script = Script()
     said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
     assert script.reconciler.names_taken == {"tb0"}
@@ -146,16 +146,13 @@ def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() 
     removed = script.remove()
     assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(removed)
     assert "ip link delete dev tb0" not in removed
-
-
-def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
     script = Script()
     assert Add(TunnelInterface("tb0")) in script.reconciler.reconcile(house(DSL), 0).operations
     script.reconciler.on_failure(Add(TunnelInterface("tb0")))
     assert script.reconciler.record.tunnels == {"tb1", "tb2"}
 
 
-def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
+def test_by_pass_lists_have_rules_for_each_link_and_the_best_and_answers_leave_by_the_tunnel_or_not_at_all() -> None:
     said = Reconciling(house(DSL, LTE), "bypass = true\n" + SETTINGS).step()
     assert {
         "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
@@ -164,9 +161,6 @@ def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
         "ip route add default via 10.64.0.1 dev usb0 onlink table 8400 metric 2 proto 84",
         "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow",
     } <= set(said)
-
-
-def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_not_at_all() -> None:
     script = Script(more="bypass = true\n")
     said = script.now(DSL)
     assert "ip rule add priority 8393 fwmark 0x8420 lookup 8410 protocol 84" in said
