@@ -135,9 +135,7 @@ def test_a_gateway_of_the_other_ip_version_leads_out() -> None:
     assert via in rtnetlink.route_body(route)
 
 
-def test_routes_that_lead_nowhere_are_left_out_and_one_that_lacks_its_destination_is_malformed() -> (
-    None
-):
+def test_routes_that_lead_nowhere_are_left_out_and_one_that_lacks_its_destination_is_malformed() -> None:
     interface = attribute(4, struct.pack("=i", 2))
     assert len(route_message(interface)) == 1
     assert route_message(interface, kind=6) == []
