@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 pub struct Ingress {
     name: Name,
+    converter: Option<SocketAddr>,
     members: Members,
     egresses_file: PathBuf,
     egresses: Egresses,
@@ -41,7 +43,7 @@ pub struct Ingress {
 impl Ingress {
     /// Reads `egresses_file` again at each `hangup`.
     pub fn new(
-        name: Name,
+        (name, converter): (Name, Option<SocketAddr>),
         members: Members,
         (egresses_file, egresses): (PathBuf, Egresses),
         routes_file: RoutesFile,
@@ -49,6 +51,7 @@ impl Ingress {
     ) -> Self {
         Self {
             name,
+            converter,
             members,
             egresses_file,
             egresses,
@@ -64,7 +67,7 @@ impl Ingress {
         if self.begin_again.is_some_and(|(then, _)| Instant::now() < then) {
             return;
         }
-        let text = routes::text(&self.name, None, &BTreeMap::new(), &self.egresses);
+        let text = routes::text((&self.name, self.converter), None, &BTreeMap::new(), &self.egresses);
         let begun = self.routes_file.begin(&text).await;
         let pause = longer(self.begin_again.take().map(|(_, pause)| pause));
         if let Err(what) = begun {
@@ -110,7 +113,7 @@ impl Ingress {
         let table = self.table(store).await?;
         if table.is_some() || !self.routes_file.has_routes() {
             let nodes = snapshot::nodes(&listing.entries);
-            let text = routes::text(&self.name, table.as_ref(), &nodes, &self.egresses);
+            let text = routes::text((&self.name, self.converter), table.as_ref(), &nodes, &self.egresses);
             if let Err(what) = self.routes_file.apply(text).await {
                 return Ok((listing.revision, Err(what)));
             }

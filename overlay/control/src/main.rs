@@ -126,7 +126,7 @@ fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure>
     };
     let egresses = Egresses::load(file)?;
     Ok(Some(Ingress::new(
-        given.name.clone(),
+        (given.name.clone(), given.converter),
         members.clone(),
         (file.clone(), egresses),
         RoutesFile::new(routes.clone(), given.reload.clone()),

@@ -16,12 +16,17 @@ const MAX_CONVERTERS: usize = 15;
 /// As many chains as a converter has time to try.
 const MAX_CHAINS: usize = 3;
 
-/// The routes file for the converter of `own`: for each line of `egresses` the chains to its node in the order in which to
+/// The routes file for the converter of `own`, at its address if it has any: for each line of `egresses` the chains to its node in the order in which to
 /// try them, then `direct`; where they differ by size, also those for transfers known to be larger. Of several nodes the
 /// measured choice comes first, otherwise the first one that a chain leads to. Chains through nodes that are not in
 /// `nodes`, or have no converter, are left out, and those that come back to a converter: for one of these the converter
 /// would refuse all routes.
-pub fn text(own: &Name, table: Option<&Table>, nodes: &BTreeMap<Name, Node>, egresses: &Egresses) -> String {
+pub fn text(
+    (own, at): (&Name, Option<SocketAddr>),
+    table: Option<&Table>,
+    nodes: &BTreeMap<Name, Node>,
+    egresses: &Egresses,
+) -> String {
     let mut text = match table {
         Some(table) => format!(
             "# Written by the overlay's agent of {own}, by version {} of its table, made {} s after 1970-01-01 UTC.\n",
@@ -29,7 +34,7 @@ pub fn text(own: &Name, table: Option<&Table>, nodes: &BTreeMap<Name, Node>, egr
         ),
         None => format!("# Written by the overlay's agent of {own}, which has no table yet.\n"),
     };
-    let routes = RouteTable { own, table, nodes };
+    let routes = RouteTable { own, at, table, nodes };
     for egress in egresses.iter() {
         let mut line = |above: &str, rounds| {
             write!(text, "{}{above} ", egress.servers()).expect("memory");
@@ -68,6 +73,8 @@ pub fn by_preference(chains: &[Chain], rounds: u8) -> Vec<&Chain> {
 /// From what the routes of an ingress are made.
 struct RouteTable<'a> {
     own: &'a Name,
+    /// The address of its converter, which may not answer at the moment.
+    at: Option<SocketAddr>,
     table: Option<&'a Table>,
     nodes: &'a BTreeMap<Name, Node>,
 }
@@ -110,7 +117,7 @@ impl<'a> RouteTable<'a> {
         let converter = |name: &Name| self.nodes.get(name)?.converter;
         let found: Vec<SocketAddr> = through.iter().chain([egress]).map(converter).collect::<Option<_>>()?;
         // Whoever has published one may name it as another's.
-        let mut known = BTreeSet::from_iter(converter(self.own));
+        let mut known = BTreeSet::from_iter(self.at);
         found.iter().all(|each| known.insert(*each)).then_some(found)
     }
 
@@ -154,9 +161,14 @@ mod tests {
         each.collect()
     }
 
+    /// The ingress of all tests.
+    fn own(name: &Name) -> (&Name, Option<SocketAddr>) {
+        (name, "10.0.0.1:5124".parse().ok())
+    }
+
     fn all_lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
         let egresses = Egresses::parse(egresses).unwrap();
-        let text = text(&name("A"), Some(&table("B", chains)), nodes, &egresses);
+        let text = text(own(&name("A")), Some(&table("B", chains)), nodes, &egresses);
         text.lines().skip(1).map(String::from).collect()
     }
 
@@ -215,6 +227,10 @@ mod tests {
             assert_eq!(found("D", other), [expected], "{other}");
         }
         assert_eq!(found("B", "A"), ["192.0.2.0/24  direct"]);
+        let mut while_silent = nodes("BCD", "");
+        while_silent.get_mut(&name("D")).unwrap().converter = own(&name("A")).1;
+        let expected = format!("192.0.2.0/24  {c} or {none} or direct");
+        assert_eq!(lines(chains(), &while_silent, "192.0.2.0/24 B"), [expected]);
     }
 
     #[test]
@@ -268,7 +284,7 @@ mod tests {
         table.chains.insert(name("C"), to_c);
         table.choices = vec![choices("192.0.2.0/24", best)];
         let egresses = Egresses::parse("192.0.2.0/24 B|C|A\n").unwrap();
-        let text = text(&name("A"), Some(&table), nodes, &egresses);
+        let text = text(own(&name("A")), Some(&table), nodes, &egresses);
         let lines = text.lines().skip(1);
         lines
             .map(|line| {
@@ -334,9 +350,14 @@ mod tests {
     #[test]
     fn the_first_line_names_the_table() {
         let egresses = Egresses::parse("").unwrap();
-        let none = text(&name("A"), None, &BTreeMap::new(), &egresses);
+        let none = text(own(&name("A")), None, &BTreeMap::new(), &egresses);
         assert_eq!(none, "# Written by the overlay's agent of A, which has no table yet.\n");
-        let some = text(&name("A"), Some(&table("B", Vec::new())), &BTreeMap::new(), &egresses);
+        let some = text(
+            own(&name("A")),
+            Some(&table("B", Vec::new())),
+            &BTreeMap::new(),
+            &egresses,
+        );
         assert!(some.contains("version 7 of its table, made 1800000000 s"));
     }
 }

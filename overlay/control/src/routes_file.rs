@@ -55,14 +55,27 @@ impl RoutesFile {
     }
 
     /// Writes `text` to the file and reloads the converter, unless both are done already. The error names the failed step.
+    /// If it was for this text that it failed, the file is what it was: the converter would not start with it either.
     pub async fn apply(&mut self, text: String) -> Result<(), String> {
         if self.applied.as_ref() == Some(&text) && self.has_routes() {
             return Ok(());
         }
+        let before = fs::read_to_string(&self.file).ok().filter(|before| *before != text);
+        let done = self.load(&text).await;
+        if let (Err(_), Some(before)) = (&done, before) {
+            if self.load(&before).await.is_err() {
+                // What fails here, too, is done again with the rest.
+                let _ = self.replace(&text);
+            }
+        }
+        done
+    }
+
+    async fn load(&mut self, text: &str) -> Result<(), String> {
         (self.applied, self.is_pending) = (None, true);
-        self.replace(&text)?;
+        self.replace(text)?;
         self.run_reload().await?;
-        (self.applied, self.is_pending) = (Some(text), false);
+        (self.applied, self.is_pending) = (Some(text.to_owned()), false);
         Ok(())
     }
 
@@ -168,6 +181,32 @@ mod tests {
         routes_file.begin("other").await.unwrap();
         assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
         assert_eq!(folder.reloads(), 1);
+    }
+
+    #[tokio::test]
+    async fn routes_that_the_converter_refuses_are_taken_back_and_tried_again() {
+        let folder = Folder::new("refused");
+        let mut routes_file = folder.routes_file();
+        let routes = routes_file.file.display();
+        let refuses = format!("! grep -q wrong {routes} && {}", routes_file.reload);
+        let works = std::mem::replace(&mut routes_file.reload, refuses);
+        routes_file.apply("one".into()).await.unwrap();
+        for reloads in [2, 3] {
+            routes_file.apply("wrong".into()).await.unwrap_err();
+            assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "one");
+            assert!(routes_file.has_routes());
+            assert_eq!(folder.reloads(), reloads, "with what was there before");
+        }
+        routes_file.reload = "false".into();
+        routes_file.apply("new".into()).await.unwrap_err();
+        assert_eq!(
+            fs::read_to_string(&routes_file.file).unwrap(),
+            "new",
+            "the old ones do not load either"
+        );
+        routes_file.reload = works;
+        routes_file.apply("wrong".into()).await.unwrap();
+        assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "wrong");
     }
 
     #[tokio::test]
