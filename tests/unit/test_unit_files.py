@@ -119,6 +119,15 @@ def test_rules_that_a_start_of_nftables_has_flushed_are_loaded_again(folder: str
     assert "\nExecReload=" in (ROOT / folder / service).read_text()
 
 
+@pytest.mark.parametrize("settings", ["tributary-converter.service", "tributary-converter@.service.d/*.conf"])
+def test_whoever_reloads_a_converter_hears_of_what_it_would_refuse(settings: str) -> None:
+    (file,) = (ROOT / "converter/systemd").glob(settings)
+    lines = [line for line in file.read_text().splitlines() if line.startswith("Exec")]
+    (check,) = (line.removeprefix("ExecStartPre=") for line in lines if line.startswith("ExecStartPre=/"))
+    reload = [line for line in lines if line.startswith("ExecReload=/")]
+    assert reload == [f"ExecReload={check}", "ExecReload=/bin/kill -HUP $MAINPID"]
+
+
 @pytest.mark.parametrize("service", ["gateway", "gateway-sync"])
 def test_what_sets_the_tracking_of_connections_may(service: str) -> None:
     assert "ProtectKernelTunables=no" in unit(service).read_text().splitlines()
