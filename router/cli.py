@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from time import time
+from time import monotonic, time
 
 from pydantic import BaseModel
 
@@ -127,7 +127,7 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
     observed = kernel_client.snapshot()
     note = owned.RecordFile(_state(state_directory), directories.namespace()).load()
     reconciler = Reconciler(asked, note, UsageFile(directories.state(_USAGE)).load())
-    decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())
+    decision = reconciler.reconcile(observed, time(), monotonic(), is_synchronized=clock.is_synchronized())
     for link in reconciler.links:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {link.reason or 'up'}")

@@ -228,7 +228,7 @@ class Daemon:
             self._reconciler.forget_translation()
         taken, beginning = self._reconciler.names_taken, self._reconciler.beginning
         decision = self._reconciler.reconcile(
-            observed, time.time(), is_synchronized=clock.is_synchronized(), now=time.monotonic()
+            observed, time.time(), time.monotonic(), is_synchronized=clock.is_synchronized()
         )
         self._log_changes(decision)
         if self._reconciler.beginning not in (beginning, None):

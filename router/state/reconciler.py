@@ -99,11 +99,9 @@ class Reconciler:
     def limits(self) -> Limits:
         return Limits(self.settings.mptcp.subflows, self.settings.mptcp.accepted_addresses)
 
-    def reconcile(
-        self, observed: KernelState, wall: float, *, is_synchronized: bool = True, now: float | None = None
-    ) -> Decision:
+    def reconcile(self, observed: KernelState, wall: float, now: float, *, is_synchronized: bool = True) -> Decision:
         """Returns what to change; ``wall`` is in seconds since 1970, and may be wrong until the clock has been
-        synchronized once; ``now`` is by the monotonic clock, ``wall`` itself where no clock is set.
+        synchronized once; ``now`` is by the monotonic clock.
 
         The caller saves ``record`` before it applies the operations.
         """
@@ -124,11 +122,10 @@ class Reconciler:
         self.overflow.set_candidates(self._candidates())
         self._try_silent_tunnels()
         self._update_checks()
-        moment = wall if now is None else now
-        self.links = tuple(self._judged(link, before.get(link.name), moment) for link in self.links)
+        self.links = tuple(self._judged(link, before.get(link.name), now) for link in self.links)
         self.beginning = self._beginning()
         self.unmanaged = unmanaged_endpoints(observed, self.record.endpoints)
-        desired = self._desired(observed, moment)
+        desired = self._desired(observed, now)
         owned = self._owned(observed, desired.endpoints)
         operations = diff(desired, owned, observed.endpoints, self._last_id)
         self._ids_in_use = frozenset(observed.endpoints)

@@ -199,7 +199,7 @@ class Script:
 
     def step(self, wall: float = 0) -> list[str]:
         """The commands of one reconciliation, which are then done."""
-        operations = self.reconciler.reconcile(self.kernel, wall).operations
+        operations = self.reconciler.reconcile(self.kernel, wall, wall).operations
         said = texts(operations, self.kernel)
         self.kernel = after(self.kernel, operations)
         return said

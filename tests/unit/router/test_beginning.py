@@ -73,7 +73,7 @@ def test_an_overflow_link_on_standby_begins_no_session() -> None:
 
 def test_without_tunnels_no_link_is_said_to_begin_sessions() -> None:
     reconciler = Reconciler(settings(), NOTHING_OWNED)
-    reconciler.reconcile(house(DSL, LTE), 0)
+    reconciler.reconcile(house(DSL, LTE), 0, 0)
     assert [link["begins_sessions"] for link in api.status(reconciler, 0, 0)["wan"]] == [False, False]
 
 

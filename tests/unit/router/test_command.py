@@ -56,8 +56,8 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
 def test_a_clock_that_is_set_makes_no_state_older_or_younger() -> None:
     """A home router without a battery-backed clock is hours behind until a time server answers."""
     reconciler = Reconciler(settings(), NOTHING_OWNED)
-    reconciler.reconcile(house(DSL, LTE), 1000.0, now=5.0)
-    reconciler.reconcile(house(DSL, LTE), 90_000.0, now=10.0)
+    reconciler.reconcile(house(DSL, LTE), 1000.0, 5.0)
+    reconciler.reconcile(house(DSL, LTE), 90_000.0, 10.0)
     for wall in (90_005.0, 500.0):
         (dsl, _) = api.status(reconciler, wall, 15.0)["wan"]
         assert (dsl["state_age_s"], dsl["since"]) == (10.0, timestamp(wall - 10))
@@ -66,9 +66,9 @@ def test_a_clock_that_is_set_makes_no_state_older_or_younger() -> None:
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
     reconciler = Reconciler(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), NOTHING_OWNED)
     seen = house(DSL, LTE)
-    seen = after(seen, reconciler.reconcile(seen, 0.0).operations)
+    seen = after(seen, reconciler.reconcile(seen, 0.0, 0.0).operations)
     reconciler.health.record("lte", 0.0312)
-    reconciler.reconcile(changed(seen, house(cut(DSL), LTE)), 100.0)
+    reconciler.reconcile(changed(seen, house(cut(DSL), LTE)), 100.0, 100.0)
     dsl, lte = api.status(reconciler, 130.0, 130.0)["wan"]
     assert (dsl["state"], dsl["reason"], dsl["state_age_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
     probe = {"rtt_ms": 31.2, "failures": 0, "probes": 1, "unanswered": 0, "loss": 0.0}
@@ -84,14 +84,14 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
 @pytest.mark.parametrize("gateway", [text(FIRST), '[probe]\ntarget = "203.0.113.5:5124"'])
 def test_status_says_that_a_link_of_ipv6_alone_leads_to_no_gateway_of_ipv4(gateway: str) -> None:
     reconciler = Reconciler(settings(SETTINGS + gateway), NOTHING_OWNED)
-    reconciler.reconcile(house(DSL, replace(LTE, addresses=LTE.addresses[1:], gateways=LTE.gateways[1:])), 0.0)
+    reconciler.reconcile(house(DSL, replace(LTE, addresses=LTE.addresses[1:], gateways=LTE.gateways[1:])), 0.0, 0.0)
     found = [[each["code"] for each in link["diagnosis"]] for link in api.status(reconciler, 1.0, 1.0)["wan"]]
     assert found[0] != found[1] == ["other-ip-version"]
 
 
 def test_status_shows_what_is_known_of_a_link_and_settings_by_their_whole_path() -> None:
     reconciler = Reconciler(settings(), NOTHING_OWNED)
-    reconciler.reconcile(house(replace(DSL, addresses=())), 0.0)
+    reconciler.reconcile(house(replace(DSL, addresses=())), 0.0, 0.0)
     dsl, lte = api.status(reconciler, 5.0, 5.0)["wan"]
     assert (dsl["interface"], dsl["reason"]) == ("eth0", "no global address")
     assert (lte["interface"], lte["driver"], lte["reason"]) == (None, None, "no interface fits its rule")
@@ -104,7 +104,7 @@ def test_status_shows_what_is_known_of_a_link_and_settings_by_their_whole_path()
 def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:
     rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
     reconciler = Reconciler(settings(SETTINGS + rates), NOTHING_OWNED)
-    reconciler.reconcile(house(DSL, LTE), 0.0)
+    reconciler.reconcile(house(DSL, LTE), 0.0, 0.0)
     shapers = LinkShapers(reconciler.settings)
     shaped = [shapers.status(link) for link in reconciler.links]
     _, lte = api.status(reconciler, 1.0, 1.0)["wan"]

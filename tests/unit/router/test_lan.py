@@ -226,7 +226,7 @@ def test_a_clock_that_is_set_as_after_a_boot_has_no_prefix_forgotten() -> None:
     script = Reconciling(text=LINK + SETTINGS)
     script.now(*BOTH)
     script.now(*BOTH[1:])
-    assert script.reconciler.reconcile(script.kernel, 1e9, now=5.0).operations == ()
+    assert script.reconciler.reconcile(script.kernel, 1e9, 5.0).operations == ()
 
 
 def test_a_link_that_is_a_backup_gives_no_addresses_while_a_better_one_works() -> None:

@@ -18,7 +18,7 @@ def why(time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False, lt
     reconciler = Reconciler(settings(NIGHT), NOTHING_OWNED)
     wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
     links = (cut(DSL) if dsl_is_cut else DSL, cut(LTE) if lte_is_cut else LTE)
-    reconciler.reconcile(house(*links), wall, is_synchronized=is_synchronized)
+    reconciler.reconcile(house(*links), wall, wall, is_synchronized=is_synchronized)
     return link(reconciler, "lte").reason
 
 
@@ -46,7 +46,7 @@ def test_while_the_time_is_not_known_it_is_used_only_if_no_other_works(time: str
 def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
     reconciler = Reconciler(settings('time_zone = "Asia/Tokyo"\n' + NIGHT), NOTHING_OWNED)
     for hour, down in ((2, IN_WORDS + "12:00"), (3, None), (4, None), (5, IN_WORDS + "22:00"), (13, None)):
-        reconciler.reconcile(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp())
+        reconciler.reconcile(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp(), 0)
         assert link(reconciler, "lte").reason == down
 
 

@@ -194,7 +194,7 @@ def test_what_a_killed_daemon_left_is_taken_over_as_it_is_or_away_if_nobody_want
 
 def test_endpoints_are_in_the_memory_before_they_are_made() -> None:
     reconciler = Reconciler(settings(), NOTHING_OWNED)
-    reconciler.reconcile(house(DSL), 0)
+    reconciler.reconcile(house(DSL), 0, 0)
     assert reconciler.record == replace(
         NOTHING_OWNED, endpoints={128: ip_address("192.168.1.2")}, limits_before=Limits(2, 0)
     )
@@ -271,9 +271,9 @@ def test_other_settings_take_effect_at_the_next_look(both: Script) -> None:
 
 def test_a_change_of_state_is_told_once_with_its_time() -> None:
     reconciler = Reconciler(settings(), NOTHING_OWNED)
-    assert [change.reason for change in reconciler.reconcile(house(DSL, LTE), 5.0).changes] == [None, None]
-    assert reconciler.reconcile(house(DSL, LTE), 6.0).changes == ()
-    (change,) = reconciler.reconcile(house(cut(DSL), LTE), 7.0).changes
+    assert [change.reason for change in reconciler.reconcile(house(DSL, LTE), 5.0, 5.0).changes] == [None, None]
+    assert reconciler.reconcile(house(DSL, LTE), 6.0, 6.0).changes == ()
+    (change,) = reconciler.reconcile(house(cut(DSL), LTE), 7.0, 7.0).changes
     assert (change.name, change.reason) == ("dsl", Reason.NO_CARRIER)
     assert {link.name: link.since for link in reconciler.links} == {"dsl": 7.0, "lte": 5.0}
 

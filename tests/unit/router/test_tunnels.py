@@ -147,7 +147,7 @@ def test_an_interface_of_somebody_elses_and_a_tunnel_that_could_not_be_made_are_
     assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(removed)
     assert "ip link delete dev tb0" not in removed
     script = Script()
-    assert Add(TunnelInterface("tb0")) in script.reconciler.reconcile(house(DSL), 0).operations
+    assert Add(TunnelInterface("tb0")) in script.reconciler.reconcile(house(DSL), 0, 0).operations
     script.reconciler.on_failure(Add(TunnelInterface("tb0")))
     assert script.reconciler.record.tunnels == {"tb1", "tb2"}
 

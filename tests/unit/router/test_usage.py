@@ -227,7 +227,7 @@ def used_up(*plugs: Plug) -> Reconciler:
 
 
 def why(reconciler: Reconciler, day: str, *plugs: Plug, is_synchronized: bool = False) -> str | None:
-    reconciler.reconcile(house(*plugs), datetime.fromisoformat(day).timestamp(), is_synchronized=is_synchronized)
+    reconciler.reconcile(house(*plugs), datetime.fromisoformat(day).timestamp(), 0, is_synchronized=is_synchronized)
     return link(reconciler, "lte").reason
 
 
