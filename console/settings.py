@@ -11,16 +11,15 @@ from tributary.settings.files import Settings, load
 from tributary.settings.hosts import as_address, host_and_port
 from tributary.settings.values import accepting, as_text, or_none, require
 
-_ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT'"
+_ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT', each once"
 _NAMES = "a list of 'NAME' or 'NAME:PORT'"
 _READING = "'open': whoever reaches the page; 'closed': who has logged in"
 
 
 def _addresses(value: object) -> tuple[str, ...]:
     addresses = _texts(value)
-    require(len(addresses) > 0)
-    for each in addresses:
-        require(as_address(host_and_port(each, CONSOLE_PORT)[0]) is not None)
+    places = [(as_address(host), port) for host, port in (host_and_port(each, CONSOLE_PORT) for each in addresses)]
+    require(0 < len(places) == len({*places}) and all(address is not None for address, _ in places))
     return addresses
 
 

@@ -21,6 +21,8 @@ def test_what_the_package_brings_are_the_defaults_and_pages_are_at_https_with_an
         ('listen = ["gateway.example"]', "listen"),
         ('listen = "127.0.0.1"', "listen"),
         ('listen = ["127.0.0.1:0"]', "listen"),
+        ('listen = ["127.0.0.1", "127.0.0.1:8480"]', "each once"),
+        ('listen = ["::1", "[0:0::1]:8480"]', "each once"),
         ('names = ["a:b:c"]', "names"),
         ('reading = "yes"', "reading"),
         ('certificate = "/x.pem"', "certificate and key"),
