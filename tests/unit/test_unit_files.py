@@ -128,6 +128,24 @@ def test_whoever_reloads_a_converter_hears_of_what_it_would_refuse(settings: str
     assert reload == [f"ExecReload={check}", "ExecReload=/bin/kill -HUP $MAINPID"]
 
 
+@pytest.mark.parametrize(("job", "done"), [("restart", []), ("stop", ["down"])])
+def test_a_restart_with_wrong_settings_leaves_the_tunnels_and_a_stop_does_not(
+    job: str, done: list[str], tmp_path: Path
+) -> None:
+    log, tools = tmp_path / "log", {"systemctl": f"echo 7 tributary-gateway.service {job} running"}
+    tools["tributary-gateway"] = f'[ "$1" != plan ] || exit {int(Exit.USAGE)}; echo "$1" >>{log}'
+    for name, script in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    log.touch()
+    text = unit("gateway").read_text().replace("\\\n", " ").replace("$$", "$").replace("/usr/bin/", f"{tmp_path}/")
+    for command in re.findall(r"^ExecStop=(.*)$", text, re.MULTILINE):
+        # As the service manager does, which runs no further ones after one that fails.
+        if subprocess.run(command, shell=True, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).returncode:
+            break
+    assert log.read_text().split() == done
+
+
 @pytest.mark.parametrize("service", ["gateway", "gateway-sync"])
 def test_what_sets_the_tracking_of_connections_may(service: str) -> None:
     assert "ProtectKernelTunables=no" in unit(service).read_text().splitlines()
