@@ -47,7 +47,8 @@ in place of 120. 'down' puts back what nobody has changed since.
 
 _SYNC = """\
 Reconciles the tunnels with the routers' files, whoever added or removed them; ends rotations; saves traffic counters;
-sets up again what another program has taken away of the interface, the rules or forwarding, and says so.
+sets up again what another program has taken away of the interface, the rules or forwarding, or the settings have
+otherwise by now, and says so.
 The service's timer runs it every minute. A router whose file is not accepted is skipped and reported.
 """
 

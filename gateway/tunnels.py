@@ -113,10 +113,11 @@ def keep_up(gateway: Gateway) -> list[str]:
 
 
 def _lacking(gateway: Gateway) -> Iterator[str]:
-    """What another program has taken away, which the peers and the rules do not show."""
-    name, prefix = gateway.settings.interface, gateway.settings.lan_prefix
-    if not wireguard.is_set_up(name, [gateway.inside]):
-        yield f"{name}: was down or without {gateway.inside}: set up again"
+    """What another program has taken away, or the settings have otherwise by now, and peers and rules do not show."""
+    settings = gateway.settings
+    name, prefix, mtu, port = settings.interface, settings.lan_prefix, settings.mtu, settings.port
+    if not wireguard.is_set_up(name, [gateway.inside], mtu, port):
+        yield f"{name}: was down or without {gateway.inside}, mtu {mtu} or port {port}: set up again"
     elif prefix and not wireguard.has_route(name, prefix):
         yield f"{name}: {prefix} was not routed there: it is again"
     for version in (4, 6) if prefix else (4,):

@@ -54,6 +54,16 @@ def test_what_stands_stays_when_it_is_put_up_once_more(gateway: World) -> None:
             assert client.recv(65536)
 
 
+def test_what_the_settings_say_of_the_interface_counts_from_the_next_sync_on(gateway: World) -> None:
+    gateway.enrol("berlin")
+    gateway.write(network="10.85.0.0/16", mtu=1300, port=51999)
+    assert "10.85.0.1/16, mtu 1300 or port 51999" in gateway.notes("sync")
+    shown = gateway.gate.ip("address", "show", "dev", gateway.interface)
+    assert "mtu 1300" in shown and "10.85.0.1/16" in shown and "10.84" not in shown
+    assert gateway.gate.run("wg", "show", gateway.interface, "listen-port") == "51999\n"
+    assert gateway.notes("sync") == ""
+
+
 def _is_gone(gateway: World) -> bool:
     """Whether neither rules nor the interface are there, and no packets are passed on."""
     return not (gateway.tables() or gateway.interface in gateway.gate.ip("link") or gateway.forwards())

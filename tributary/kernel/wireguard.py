@@ -56,10 +56,11 @@ def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
     output(["ip", "link", "set", name, "mtu", str(mtu), "up"], timeout=QUICK)
 
 
-def is_set_up(name: str, addresses: Sequence[str]) -> bool:
-    """Whether it is up and has these addresses; raises CommandError, exit 71."""
+def is_set_up(name: str, addresses: Sequence[str], mtu: int, port: int) -> bool:
+    """Whether it is up, with these addresses, and has this MTU and UDP port; raises CommandError, exit 71."""
     found = _shown(name)
-    return "UP" in found["flags"] and set(addresses) <= set(_global(found))
+    at = output(["wg", "show", name, "listen-port"], timeout=QUICK).strip()
+    return "UP" in found["flags"] and set(addresses) <= set(_global(found)) and (found["mtu"], at) == (mtu, str(port))
 
 
 def _add_addresses(name: str, addresses: Sequence[str]) -> None:

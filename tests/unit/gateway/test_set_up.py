@@ -33,8 +33,8 @@ class Kernel:
     def peers(self, _name: str) -> Sequence[PeerStatus]:
         return ()
 
-    def is_set_up(self, _name: str, _addresses: Sequence[str]) -> bool:
-        return "tunnel" in self.there
+    def is_set_up(self, _name: str, *shape: object) -> bool:
+        return "tunnel" in self.there and shape == (["10.84.0.1/16"], 1420, 51840)
 
     def has_route(self, _name: str, _network: IPv6Network) -> bool:
         return "route" in self.there
@@ -83,7 +83,7 @@ def test_where_nothing_is_missing_a_sync_is_one(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("gone", "said"),
     [
-        ("tunnel", "was down or without 10.84.0.1/16: set up again"),
+        ("tunnel", "was down or without 10.84.0.1/16, mtu 1420 or port 51840: set up again"),
         ("route", "2001:db8:1::/48 was not routed there"),
         ("4", "IPv4 was not forwarded any more: it is again, for tunnels and bridges alone"),
         ("6", "IPv6 was not forwarded any more: it is again, for tunnels and bridges alone"),

@@ -13,6 +13,6 @@ def test_an_interface_that_goes_while_it_is_looked_at_is_an_error_that_names_it(
 ) -> None:
     monkeypatch.setattr(wireguard, "output", lambda _command, **_how: printed)
     with command_error(Exit.SYSTEM, "tb0"):
-        wireguard.is_set_up("tb0", ["10.84.0.17/32"])
+        wireguard.is_set_up("tb0", ["10.84.0.17/32"], 1420, 51840)
     with command_error(Exit.SYSTEM, "tb0"):
         wireguard.set_addresses("tb0", ["10.84.0.17/32"], 1420)
