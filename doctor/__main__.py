@@ -47,7 +47,7 @@ checks:
   listeners         gateway: Squid and the native converter take MPTCP, those that are enabled
   fleet             gateway: routers hear it, where it shares an address with others
   console           it listens, where it is enabled
-  firewall, clock   in both; Squid's guard
+  firewall, clock   in both; Squid's guard; other programs' rules that drop what home routers' tunnels bring
   limits            gateway: open files, tracked connections
 
 exit codes:

@@ -158,6 +158,7 @@ def _firewall() -> Iterator[Finding]:
     has_rules = {services.LAN: services.LAN_RULES.exists(), services.TUNNELS: True}
     wanted = [unit for unit, has in has_rules.items() if has and started.get(unit)]
     yield from services.judge_translation(ruleset, wanted)
+    yield from services.judge_forwarding(ruleset)
     yield from services.judge_guard(_listening(), ruleset)
 
 

@@ -182,6 +182,47 @@ def judge_translation(ruleset: Mapping[str, Any], enabled: Iterable[str]) -> Ite
     yield from (_without_table(unit) for unit in enabled if ("inet", unit) not in there)
 
 
+def judge_forwarding(ruleset: Mapping[str, Any]) -> Iterator[Finding]:
+    """No other program's chain, such as Docker's or ufw's, drops what the tunnels' rules accept: all chains must.
+
+    One is right if a rule of its table accepts packets by the name of the tunnels' interface or by their network.
+    """
+    entries = ruleset.get("nftables", [])
+    rules = [(_table_of(entry["rule"]), entry["rule"]["expr"]) for entry in entries if "rule" in entry]
+    own = [each["match"] for table, rule in rules if table == ("inet", TUNNELS) for each in rule if "match" in each]
+    names = [each["right"] for each in own if each["left"] == _IN_BY and isinstance(each["right"], str)]
+    if not names:
+        return
+    names += [each["right"]["prefix"]["addr"] for each in own if each["left"] == _TO and "prefix" in each["right"]]
+    named = re.compile("|".join(re.escape(json.dumps(name)) for name in names))
+    right = {table for table, rule in rules if {"accept": None} in rule and named.search(json.dumps(rule))}
+    has_ipv6 = any(each.get("set", {}).get("name") == "refused_targets6" for each in entries)
+    for chain in (entry["chain"] for entry in entries if "chain" in entry):
+        versions = [each for each in _VERSIONS.get(chain["family"], ()) if has_ipv6 or each == "IPv4"]
+        drops = (chain.get("hook"), chain.get("policy")) == ("forward", "drop") and _table_of(chain) not in right
+        if drops and versions:
+            yield _forwards_nothing(chain, versions, names[0])
+
+
+_IN_BY, _TO = {"meta": {"key": "iifname"}}, {"payload": {"protocol": "ip", "field": "daddr"}}
+"""What rules compare: the interface that a packet came in by, and where it goes."""
+
+
+def _forwards_nothing(chain: Mapping[str, Any], versions: Sequence[str], interface: str) -> Finding:
+    where = f"{chain['family']} {chain['table']}"
+    message = f"{where}: its chain {chain['name']} drops what home routers send through this gateway over"
+    advice = (
+        f"have it accept what comes in or goes out by {interface}; for ufw: ufw route allow in on {interface}; for"
+        f" Docker: iptables -I DOCKER-USER -i {interface} -j ACCEPT, and the same with -o"
+    )
+    return Finding("firewall", State.WRONG, f"{message} {' and '.join(versions)}", advice=advice)
+
+
+def _table_of(part: Mapping[str, Any]) -> tuple[str, str]:
+    """Family and name of the table of a chain or a rule."""
+    return part["family"], part["table"]
+
+
 def _tables(ruleset: Mapping[str, Any]) -> list[tuple[str, str]]:
     tables = (entry["table"] for entry in ruleset.get("nftables", []) if "table" in entry)
     return [(table["family"], table["name"]) for table in tables]

@@ -1,4 +1,6 @@
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -10,6 +12,7 @@ from experiments.testbed.node import Node
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, SERVER, House, World, needs_tools, streams, world
 from tests.netns.world import datagrams_at, eventually
 from tributary.kernel import wireguard
+from tributary.paths import ROOT
 
 pytestmark = needs_tools
 
@@ -62,6 +65,23 @@ def test_what_the_settings_say_of_the_interface_counts_from_the_next_sync_on(gat
     assert "mtu 1300" in shown and "10.85.0.1/16" in shown and "10.84" not in shown
     assert gateway.gate.run("wg", "show", gateway.interface, "listen-port") == "51999\n"
     assert gateway.notes("sync") == ""
+
+
+def test_rules_of_others_that_drop_what_tunnels_bring_are_found_by_the_doctor(gateway: World) -> None:
+    """As Docker's and ufw's do."""
+    address, gate = gateway.enter("berlin"), gateway.gate
+    gate.run("nft", "table ip filter { chain FORWARD { type filter hook forward priority filter; policy drop; }; }")
+    doctor = gate.command([sys.executable, "-m", "doctor", "--role", "gateway", "--only", "firewall"])
+    for passes in (False, True):
+        assert gateway.house.pings(address, SERVER) == passes
+        assert ("ip filter: its chain FORWARD drops" in _printed(doctor)) != passes
+        for direction in ("iifname", "oifname"):
+            gate.run("nft", "add", "rule", "ip", "filter", "FORWARD", direction, gateway.interface, "accept")
+
+
+def _printed(command: list[str]) -> str:
+    """What it prints, whatever its exit code."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT).stdout
 
 
 def _is_gone(gateway: World) -> bool:

@@ -403,3 +403,48 @@ def test_a_lan_or_a_gateway_whose_table_is_not_there_is_found(
     findings = list(services.judge_translation(ruleset, [unit] if enabled else []))
     assert [each.state.value for each in findings] == ["wrong"] * found
     assert all(each.fix == (("systemctl", "reload-or-restart", unit),) for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("family", "policy", "accepted", "lan_prefix", "found"),
+    [
+        ("ip", "drop", "docker0", False, ["IPv4"]),
+        ("inet", "drop", "docker0", True, ["IPv4 and IPv6"]),
+        ("ip6", "drop", "docker0", False, []),
+        ("ip", "accept", "docker0", False, []),
+        ("bridge", "drop", "docker0", False, []),
+        ("ip", "drop", "wg7", False, []),
+        ("ip", "drop", "10.84.0.0", False, []),
+    ],
+)
+def test_another_programs_chain_that_drops_what_the_tunnels_bring_is_found(
+    family: str, policy: str, accepted: str, lan_prefix: bool, found: list[str]
+) -> None:
+    """As Docker's and ufw's, unless a rule beside it accepts that."""
+
+    def rule(family: str, table: str, *matches: tuple[object, object], verdict: str) -> dict[str, Any]:
+        parts = [{"match": {"op": "==", "left": left, "right": right}} for left, right in matches]
+        return {"rule": {"family": family, "table": table, "expr": [*parts, {verdict: None}]}}
+
+    interface, target = {"meta": {"key": "iifname"}}, {"payload": {"protocol": "ip", "field": "daddr"}}
+    ours = [
+        {
+            "chain": {
+                "family": "inet",
+                "table": services.TUNNELS,
+                "name": "forward",
+                "hook": "forward",
+                "policy": "accept",
+            }
+        },
+        rule("inet", services.TUNNELS, (interface, "wg7"), verdict="jump"),
+        rule("inet", services.TUNNELS, (target, {"prefix": {"addr": "10.84.0.0", "len": 16}}), verdict="drop"),
+        *([{"set": {"family": "inet", "table": services.TUNNELS, "name": "refused_targets6"}}] if lan_prefix else []),
+    ]
+    chain = {"family": family, "table": "filter", "name": "FORWARD", "hook": "forward", "policy": policy}
+    others = [{"chain": chain}, rule(family, "filter", (interface, accepted), verdict="accept")]
+    findings = list(services.judge_forwarding({"nftables": [*ours, *others]}))
+    assert [each.message.partition(" over ")[2] for each in findings] == found
+    assert all(f"{family} filter: its chain FORWARD" in each.message for each in findings)
+    assert all("ufw route allow in on wg7" in each.advice for each in findings)
+    assert list(services.judge_forwarding({"nftables": others})) == []
