@@ -22,7 +22,7 @@ from tributary.wireguard.enrolment import text
 _ENROL = """\
 Prints a table of TOML for the router's settings, and on a terminal its QR code, too. The table has the router's secret,
 which is stored nowhere on this machine and cannot be shown again: 'rotate' makes another one. Tunnels of other routers
-are not interrupted.
+are not interrupted. With several names all are enrolled or none, and each table follows a line '# NAME'.
 """
 
 _FORWARD = f"""\
@@ -40,8 +40,8 @@ reboots. Needs root.
 """
 
 _REVOKE = """\
-Removes a router's keys, its open connections with this machine, and its file. From then on none of its packets is
-accepted, also if a copy of the file is put back; 'enrol' makes new keys. Multipath TCP sessions that lost all their
+Removes routers' keys, their open connections with this machine, and their files. From then on none of their packets is
+accepted, also if a copy of a file is put back; 'enrol' makes new keys. Multipath TCP sessions that lost all their
 subflows end after net.mptcp.close_timeout.
 """
 
@@ -61,7 +61,8 @@ def add(commands: Subcommands) -> None:
     revoke = commands.add("revoke", _revoke, "revoke a home router", _REVOKE)
     forward = commands.add("forward", _forward, "forward ports of this gateway to a home router", _FORWARD)
     for each in (enrol, rotate, revoke, forward):
-        with_places(each).add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
+        dest, several = ("names", "+") if each in (enrol, revoke) else ("name", None)
+        with_places(each).add_argument(dest, nargs=several, metavar="NAME", help="of a router: 1 to 40 of a-z, 0-9, -")
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     for each in (enrol, rotate):
         each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
@@ -79,15 +80,18 @@ def _list(listing: Listing, settings: Path, state_directory: Path | None) -> Non
     lists.show_list("routers", look, show.ROUTERS, listing)
 
 
-def _enrol(name: str, qr: bool, gateway: Gateway, dry_run: bool) -> None:
+def _enrol(names: list[str], qr: bool, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary enrol")
     if dry_run:
         contents = gateway.registry.look()
-        enrolment.refuse_taken(contents, name_of(name))
-        _would_give(name, gateway, free_number(contents.routers, gateway.settings.network, contents.reserved))
+        given = {*contents.reserved}
+        for name in names:
+            enrolment.refuse_taken(contents, name_of(name))
+            given.add(number := free_number(contents.routers, gateway.settings.network, given))
+            _would_give(name, gateway, number)
         return
     with gateway.state.locked():
-        made = enrolment.enrol(gateway, name, datetime.now(UTC))
+        made = enrolment.enrol(gateway, names, datetime.now(UTC), lambda line: print_notes([line]))
     # Not before the lock is free: a terminal may stop.
     _show(made, qr)
 
@@ -109,30 +113,31 @@ def _would_give(name: str, gateway: Gateway, number: int) -> None:
 
 
 def _show(made: enrolment.EnrolResult, qr: bool) -> None:
-    table = text(made.enrolment)
-    print(table, end="", flush=True)
-    if qr or sys.stdout.isatty():
-        # Not at the top: no other command draws one.
-        import segno
+    for name, each in made.enrolments.items():
+        table = text(each)
+        print(f"# {name}\n" * (len(made.enrolments) > 1) + table, end="", flush=True)
+        if qr or sys.stdout.isatty():
+            # Not at the top: no other command draws one.
+            import segno
 
-        segno.make(table, error="l").terminal(compact=True)
+            segno.make(table, error="l").terminal(compact=True)
     print_notes(made.notes)
 
 
-def _revoke(name: str, gateway: Gateway, dry_run: bool) -> None:
+def _revoke(names: list[str], gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary revoke")
     if dry_run:
         contents = gateway.registry.look()
-        if name in contents.faults:
-            print(f"# {name} would be revoked; {contents.faults[name]}")
-            return
-        router = enrolment.get_router(contents, name)
-        for identity in router.identities:
-            block = addresses.block_of(gateway.settings.network, identity.number)
-            print(f"# {name} would be revoked, and its connections from {block} would end")
+        for name in names:
+            if name in contents.faults:
+                print(f"# {name} would be revoked; {contents.faults[name]}")
+                continue
+            for identity in enrolment.get_router(contents, name).identities:
+                block = addresses.block_of(gateway.settings.network, identity.number)
+                print(f"# {name} would be revoked, and its connections from {block} would end")
         return
     with gateway.state.locked():
-        notes = enrolment.revoke(gateway, name)
+        notes = enrolment.revoke(gateway, names)
     print_notes(notes)
 
 

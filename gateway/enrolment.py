@@ -1,36 +1,55 @@
 """Enrols routers, gives them new keys and ports, revokes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Contents, Identity, Revoked, Router, free_number, lost_keys, name_of
 from gateway.tunnels import Gateway, ended_rotations, reconcile
+from tributary.daemons.state_file import Tell
 from tributary.kernel import connections
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Endpoint, Enrolment
 
+_OFTEN = 50
+"""Routers, for which wg(8) makes 450 keys, from one line about how far it is to the next."""
+
 
 @dataclass(frozen=True)
 class EnrolResult:
-    """A router's enrolment, and notes for the operator."""
+    """Routers' enrolments by their names, and notes for the operator."""
 
-    enrolment: Enrolment
+    enrolments: Mapping[str, Enrolment]
     notes: Sequence[str]
 
+    @property
+    def enrolment(self) -> Enrolment:
+        """The only one."""
+        (made,) = self.enrolments.values()
+        return made
 
-def enrol(gateway: Gateway, name: str, now: datetime) -> EnrolResult:
-    """Enrol a new router, also in the place of a file with revoked keys; raises CommandError, exit 64 for a wrong name,
-    75 for one that is taken.
+
+def enrol(gateway: Gateway, names: Sequence[str], now: datetime, tell: Tell = lambda _: None) -> EnrolResult:
+    """Enrol new routers, also in the place of files with revoked keys: all, or none; ``tell`` gets how far it is.
+
+    Raises CommandError, exit 64 for a wrong name, 75 for one that is taken.
     """
     contents = gateway.registry.look()
-    refuse_taken(contents, name_of(name))
-    contents = contents.without(name)
-    secret, identity = _identity(free_number(contents.routers, gateway.settings.network, contents.reserved), now)
-    return _admit(gateway, contents, name, Router(**identity.model_dump()), secret)
+    for name in names:
+        refuse_taken(contents, name_of(name))
+    contents = contents.without(*names)
+    made: dict[str, tuple[Router, str]] = {}
+    for name in dict.fromkeys(names):
+        there = {**contents.routers, **{each: router for each, (router, _) in made.items()}}
+        secret, identity = _identity(free_number(there, gateway.settings.network, contents.reserved), now)
+        made[name] = Router(**identity.model_dump()), secret
+        if len(made) % _OFTEN == 0:
+            tell(f"keys for {len(made)} of {len(names)} routers are made")
+    return _admit(gateway, contents, made)
 
 
 def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> EnrolResult:
@@ -51,20 +70,21 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Enro
     identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
     renewed = next_alone if at_once else router.model_copy(update={"next": identity})
-    return _admit(gateway, contents, name, renewed, secret)
+    return _admit(gateway, contents, {name: (renewed, secret)})
 
 
-def revoke(gateway: Gateway, name: str) -> Sequence[str]:
-    """Revoke a router at once, and for good; returns what was done. Raises CommandError, exit 64 if there is no such
-    router.
+def revoke(gateway: Gateway, names: Sequence[str]) -> Sequence[str]:
+    """Revoke routers at once, and for good; returns what was done. Raises CommandError, exit 64 if one is not there:
+    then none is revoked.
 
-    Whatever is in its file, or in those of others.
+    Whatever is in their files, or in those of others.
     """
     contents = gateway.registry.look()
-    if name not in contents.faults:
-        get_router(contents, name)
-    others = contents.without(name)
-    notes = gateway.registry.revoke(name, others.routers)
+    for name in names:
+        if name not in contents.faults:
+            get_router(contents, name)
+    others = contents.without(*names)
+    notes = gateway.registry.revoke(names, others.routers)
     return [*reconcile(gateway, others), *notes]
 
 
@@ -142,29 +162,38 @@ def _identity(number: int, now: datetime) -> tuple[str, Identity]:
     return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
 
 
-def _admit(gateway: Gateway, contents: Contents, name: str, router: Router, secret: str) -> EnrolResult:
-    settings = gateway.settings
-    newest = router.next or router
+def _admit(gateway: Gateway, contents: Contents, admitted: Mapping[str, tuple[Router, str]]) -> EnrolResult:
+    """Enrol these routers with their secrets, in the place of those of their names."""
+    routers = {name: router for name, (router, _) in admitted.items()}
+    public = keys.public_key(gateway.state.private_key())
+    enrolments = {name: _enrolment(gateway, *each, public) for name, each in admitted.items()}
+    before = {name: contents.routers[name] for name in routers if name in contents.routers}
+    # The files last: what fails before is taken away by the next look at the files.
+    notes = reconcile(gateway, replace(contents, routers={**contents.routers, **routers}), list(before))
+    with ExitStack() as written:
+        for name, router in routers.items():
+            gateway.registry.write(name, router)
+            written.callback(gateway.registry.remove, [name])
+        written.pop_all()
+    if before:
+        notes += gateway.registry.revoked.add({name: lost_keys(each, routers[name]) for name, each in before.items()})
+    prefix = gateway.settings.lan_prefix
+    without_one = [name for name, enrolment in enrolments.items() if prefix and enrolment.prefix is None]
+    return EnrolResult(
+        enrolments, [*notes, *(f"{name}: {prefix} has no prefix left: no IPv6 there" for name in without_one)]
+    )
+
+
+def _enrolment(gateway: Gateway, router: Router, secret: str, public_key: str) -> Enrolment:
+    settings, newest = gateway.settings, router.next or router
     prefix = addresses.prefix_of(settings.lan_prefix, newest.lan_number)
-    enrolment = Enrolment.model_validate(
+    return Enrolment.model_validate(
         {
             "gateway": str(Endpoint(settings.name, settings.port)),
-            "public_key": keys.public_key(gateway.state.private_key()),
+            "public_key": public_key,
             "secret": secret,
             "addresses": str(addresses.block_of(settings.network, newest.number)),
             "inside": str(addresses.gateway(settings.network)),
             "prefix": prefix and str(prefix),
         }
     )
-    # The file last: what fails before is taken away by the next look at the files.
-    after = replace(contents, routers={**contents.routers, name: router})
-    notes = reconcile(gateway, after, [name] if name in contents.routers else [])
-    gateway.registry.write(name, router)
-    if name in contents.routers:
-        notes = [*notes, *gateway.registry.revoked.add(name, lost_keys(contents.routers[name], router))]
-    if settings.lan_prefix and prefix is None:
-        notes = [
-            *notes,
-            f"{name}: {settings.lan_prefix} has no prefix for the number {newest.lan_number}: no IPv6 there",
-        ]
-    return EnrolResult(enrolment, notes)

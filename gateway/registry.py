@@ -124,12 +124,10 @@ class Contents:
     reserved: frozenset[int] = frozenset()
     damaged: str = ""
 
-    def without(self, name: str) -> "Contents":
-        """The same when the file of ``name`` is gone."""
-        routers, faults = dict(self.routers), dict(self.faults)
-        routers.pop(name, None)
-        faults.pop(name, None)
-        return replace(self, routers=routers, faults=faults)
+    def without(self, *names: str) -> "Contents":
+        """The same when the files of ``names`` are gone."""
+        routers = {name: router for name, router in self.routers.items() if name not in names}
+        return replace(self, routers=routers, faults={name: self.faults[name] for name in self.faults.keys() - names})
 
     @property
     def notes(self) -> list[str]:
@@ -206,15 +204,21 @@ class Registry:
         document = router.model_dump(exclude_defaults=True)
         write_atomic(self._file(name), tomli_w.dumps(document).encode())
 
-    def revoke(self, name: str, others: Routers) -> list[str]:
-        """Remove the file of ``name``, and refuse the keys in it from then on; returns what of the latter failed.
+    def revoke(self, names: Collection[str], others: Routers) -> list[str]:
+        """Remove the files of ``names``, and refuse the keys in them from then on; returns what of the latter failed.
 
         A file that is not accepted may have keys of ``others``, which stay. Raises CommandError, exit 71.
         """
-        found = re.findall(r"[A-Za-z0-9+/]{43}=", _text(self._file(name)))
-        notes = self.revoked.add(name, {*found}.difference(*map(_keys, others.values())))
-        unlink(self._file(name))
+        kept = {key for router in others.values() for key in _keys(router)}
+        found = {name: re.findall(r"[A-Za-z0-9+/]{43}=", _text(self._file(name))) for name in names}
+        notes = self.revoked.add({name: {*keys} - kept for name, keys in found.items()})
+        self.remove(names)
         return notes
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove the files of ``names``; raises CommandError, exit 71."""
+        for name in names:
+            unlink(self._file(name))
 
     @property
     def revoked(self) -> RevokedKeys:

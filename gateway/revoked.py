@@ -42,17 +42,19 @@ class RevokedKeys:
         text = f"{broken}: what it has is not refused: add it to {self.path.name}, or remove it"
         return text if broken.exists() else ""
 
-    def add(self, router: str, keys: Collection[str]) -> list[str]:
-        """Add the keys of a router; returns what failed: it has to be out also where nothing can be written."""
+    def add(self, keys: Mapping[str, Collection[str]]) -> list[str]:
+        """Add the keys of routers, by their names; returns what failed: they have to be out also where nothing can be
+        written.
+        """
         notes: list[str] = []
         file = StateFile(self.path)
         entries = file.read(_READ, notes.append) or []
-        new = sorted(set(keys) - {key for entry in entries for key in entry.keys})
+        known, day = {key for entry in entries for key in entry.keys}, datetime.now(UTC).date().isoformat()
+        new = [Entry(router, day, sorted(own)) for router, each in keys.items() if (own := {*each} - known)]
         if not new:
             return notes
-        day = datetime.now(UTC).date().isoformat()
         try:
-            file.replace([*entries, Entry(router, day, new)][-_MOST:])
+            file.replace([*entries, *new][-_MOST:])
         except CommandError as failure:
-            notes.append(f"{router}: a copy of its file would let it in again: {failure}")
+            notes += [f"{entry.router}: a copy of its file would let it in again: {failure}" for entry in new]
         return notes

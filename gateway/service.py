@@ -73,14 +73,14 @@ class _Service:
     def _enrol(self, asked: Request) -> Response:
         gateway, name = self._gateway(), str(asked["name"])
         with gateway.state.locked(_PATIENCE):
-            made = enrolment.enrol(gateway, name, datetime.now(UTC))
+            made = enrolment.enrol(gateway, [name], datetime.now(UTC))
         self._log.event("enrolled", router=name)
         return {"settings": text(made.enrolment), "notes": list(made.notes)}
 
     def _revoke(self, asked: Request) -> Response:
         gateway, name = self._gateway(), str(asked["name"])
         with gateway.state.locked(_PATIENCE):
-            notes = enrolment.revoke(gateway, name)
+            notes = enrolment.revoke(gateway, [name])
         self._log.event("revoked", router=name)
         return {"notes": list(notes)}
 

@@ -164,7 +164,7 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
             done.append(f"{name}: uses its new keys; the old ones stay for now: {failure}")
         else:
             done.append(f"{name}: uses its new keys; the old ones are removed")
-            done += gateway.registry.revoked.add(name, lost_keys(routers[name], renewed))
+            done += gateway.registry.revoked.add({name: lost_keys(routers[name], renewed)})
             routers[name] = renewed
             rotated.append(name)
     done += reconcile(gateway, replace(contents, routers=routers), rotated, always=always)

@@ -285,7 +285,7 @@ def test_a_router_that_the_host_has_revoked_is_refused_while_the_controller_has_
     host, controller = Registry(tmp_path / "gateway/routers", NETWORK), Registry(tmp_path / "all/routers", NETWORK)
     for number, name in enumerate(("home", "other"), start=1):
         controller.write(name, router(number))
-    host.revoked.add("home", router(1).keys)
+    host.revoked.add({"home": router(1).keys})
     done = _tunnels(tmp_path, {"gateway_state": str(host.folder.parent), "gateway_routers": str(controller.folder)})
     judged(done, True, "home.toml: its keys were revoked on")
     assert "other.toml: its" not in " ".join(done.stdout.split())

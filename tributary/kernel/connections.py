@@ -3,13 +3,13 @@
 import re
 import shutil
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, collapse_addresses, ip_address
+from typing import Any
 
 from tributary.kernel.process import output, run
 from tributary.kernel.state import Network
 from tributary.settings.errors import CommandError
 from tributary.settings.ports import Ports
-from tributary.wireguard.addresses import DEFAULT_SLOT, tunnel_address
 
 
 def end_connections(lost: Sequence[Network]) -> str | None:
@@ -20,15 +20,18 @@ def end_connections(lost: Sequence[Network]) -> str | None:
     """
     if not lost:
         return None
-    theirs = ["(", *" or ".join(f"dst {_for_ss(network)}" for network in lost).split(), ")"]
+    # Those of routers that were enrolled one after the other, as hundreds at once are, become few.
+    networks = [*collapse_addresses(_of(4, lost)), *collapse_addresses(_of(6, lost))]
+    theirs = ["(", *" or ".join(f"dst {_for_ss(network)}" for network in networks).split(), ")"]
     run(["ss", "--kill", "--no-header", "--tcp", *theirs])
     if shutil.which("conntrack"):
-        for network in lost:
+        for network in networks:
             # 1: there was none.
             run(["conntrack", "--delete", "--family", f"ipv{network.version}", "--orig-src", str(network)])
-            if network.version == 4:
-                # Connections from outside to forwarded ports.
-                run(["conntrack", "--delete", "--reply-src", str(tunnel_address(network, DEFAULT_SLOT))])
+        # Connections from outside to forwarded ports.
+        led = forwarded(run(["conntrack", "--dump", "--family", "ipv4", "--dst-nat"]).stdout)
+        for target in sorted({address for _, address in led if any(address in network for network in networks)}):
+            run(["conntrack", "--delete", "--family", "ipv4", "--reply-src", str(target)])
     # ss is silent where the kernel cannot do it (INET_DIAG_DESTROY). Sockets without a program end by themselves.
     still = ["state", "connected", "exclude", "time-wait", "exclude", "syn-recv"]
     try:
@@ -87,6 +90,10 @@ def _address(socket: str) -> IPv4Address | IPv6Address:
     """Of '0.0.0.0:80', '[::1]:80', '*:80', '127.0.0.53%lo:53'."""
     text = socket.rpartition(":")[0].partition("%")[0].strip("[]")
     return IPv6Address("::") if text == "*" else ip_address(text)
+
+
+def _of(version: int, networks: Sequence[Network]) -> list[Any]:
+    return [network for network in networks if network.version == version]
 
 
 def _for_ss(network: Network) -> str:

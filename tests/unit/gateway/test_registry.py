@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again(registry: Registry) -> None:
     assert registry.read() == {"berlin": router(1), "paris": router(2, following=3)}
     assert list(registry.read()) == ["berlin", "paris"]
     for _ in range(2):
-        assert registry.revoke("paris", {"berlin": router(1)}) == []
+        assert registry.revoke(["paris"], {"berlin": router(1)}) == []
     assert registry.read() == {"berlin": router(1)}
 
 
