@@ -41,7 +41,8 @@ def _counted(before: TrafficTotals, there: list[PeerStatus]) -> TrafficTotals:
     deltas = [_delta(before.counters.get(peer.public_key, (0, 0)), (peer.received, peer.sent)) for peer in there]
     heard = [peer.handshake for peer in there if peer.handshake is not None]
     return TrafficTotals(
-        max([*heard, *([before.last_seen] if before.last_seen is not None else [])], default=None),
+        # Not the later one of both: this machine's clock may have been ahead.
+        max(heard, default=before.last_seen),
         before.received + sum(received for received, _ in deltas),
         before.sent + sum(sent for _, sent in deltas),
         {peer.public_key: (peer.received, peer.sent) for peer in there},

@@ -69,7 +69,8 @@ def _router(
 
 
 def _is_up(peer: PeerStatus | None, now: float) -> bool:
-    return peer is not None and peer.handshake is not None and now - peer.handshake < STALE
+    # One of a later hour is of before this machine's clock was set back: nothing says that there was another since.
+    return peer is not None and peer.handshake is not None and abs(now - peer.handshake) < STALE
 
 
 def _link(tunnel: Tunnel, peer: PeerStatus) -> documents.Tunnel:

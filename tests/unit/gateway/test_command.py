@@ -110,6 +110,15 @@ def test_who_is_away_was_still_seen_and_nobody_in_the_future() -> None:
     totals = {"berlin": replace(NO_TRAFFIC, last_seen=NOW + 60)}
     (ahead,) = report.routers({"berlin": router(1)}, BERLIN, {}, totals, NOW)
     assert ahead.last_seen == 0
+    there = by_key([heard(BERLIN[0], NOW - 170), heard(BERLIN[1], NOW + 3600)])
+    (again,) = report.routers({"berlin": router(1)}, BERLIN, there, totals, NOW)
+    assert [tunnel.link for tunnel in again.up] == [None]
+
+
+def test_when_a_router_was_seen_is_right_again_after_the_clock_was_ahead() -> None:
+    before = {"berlin": replace(NO_TRAFFIC, last_seen=NOW + 9e6), "rome": replace(NO_TRAFFIC, last_seen=NOW - 5)}
+    totals = counted(before, [*BERLIN, *of("rome", 2)], by_key([heard(BERLIN[0], NOW), heard(BERLIN[1], NOW - 9)]))
+    assert {name: total.last_seen for name, total in totals.items()} == {"berlin": NOW, "rome": NOW - 5}
 
 
 @pytest.mark.parametrize("ports", ["27015", "tcp", "tcp/0", "sctp/5", "tcp/9-8"])
