@@ -97,7 +97,7 @@ def test_systemd_accepts_every_line_of_a_tenants_converter(tmp_path: Path) -> No
     assert (result.returncode, "tributary-converter" in result.stderr) == (0, False), result.stderr
 
 
-@pytest.mark.parametrize("service", ["throttler", "router", "gateway-dns"])
+@pytest.mark.parametrize("service", ["throttler", "router", "gateway", "gateway-dns"])
 def test_a_daemon_that_fails_is_tried_for_ever(service: str) -> None:
     lines = unit(service).read_text().splitlines()
     assert {"StartLimitIntervalSec=0", "Restart=on-failure"} <= set(lines)
