@@ -3,12 +3,14 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 
+use super::outbox::{DeferredWrite, SMALL};
 use crate::kernel::sockets;
 
 thread_local! {
@@ -162,10 +164,10 @@ impl Drop for WriteBacklog<'_> {
     }
 }
 
-#[derive(Debug)]
 pub struct BufferedWriter<'a> {
     to: &'a TcpStream,
     backlog: WriteBacklog<'a>,
+    deferred: Option<DeferredWrite>,
     moved: u64,
     counter: &'a AtomicU64,
     /// Bytes of frames' headers that the peer has not taken yet: they are nobody's.
@@ -179,6 +181,7 @@ impl<'a> BufferedWriter<'a> {
         Self {
             to,
             backlog: WriteBacklog::new(budget),
+            deferred: None,
             moved: 0,
             counter,
             headers: 0,
@@ -199,11 +202,12 @@ impl<'a> BufferedWriter<'a> {
 
     /// Whether the peer has taken everything.
     pub fn is_flushed(&self) -> bool {
-        self.backlog.is_empty()
+        self.backlog.is_empty() && self.deferred.is_none()
     }
 
     /// Writes as much as the peer takes now, and keeps the rest. The backlog must be empty.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(self.is_flushed(), "the earlier bytes come first");
         let mut rest = bytes;
         while !rest.is_empty() {
             match sockets::write(self.to, rest) {
@@ -224,6 +228,18 @@ impl<'a> BufferedWriter<'a> {
         Ok(())
     }
 
+    /// The same, but few bytes leave together with those of others, by [`super::outbox`]. `to` is the same connection.
+    /// `wakes`: who waits in [`Self::poll_flush`] is woken also when the peer took everything.
+    pub fn write_soon(&mut self, to: &Rc<TcpStream>, bytes: &[u8], wakes: bool) -> io::Result<()> {
+        if (1..=SMALL).contains(&bytes.len()) {
+            self.deferred = DeferredWrite::of(to, bytes, wakes);
+            if self.deferred.is_some() {
+                return Ok(());
+            }
+        }
+        self.write(bytes)
+    }
+
     /// What is written next begins with a frame's header of so many bytes, which do not count.
     pub fn begin_frame(&mut self, header: usize) {
         self.headers += header;
@@ -236,6 +252,23 @@ impl<'a> BufferedWriter<'a> {
 
     /// Ready when the peer has taken everything.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(deferred) = &self.deferred {
+            let Some((result, mut bytes)) = deferred.done(cx.waker()) else {
+                return Poll::Pending;
+            };
+            self.deferred = None;
+            match result {
+                Ok(count) => {
+                    self.count(count);
+                    bytes.drain(..count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            if !bytes.is_empty() {
+                self.backlog.queue(bytes);
+            }
+        }
         while !self.backlog.is_empty() {
             ready!(self.to.poll_write_ready(cx))?;
             match sockets::write(self.to, self.backlog.bytes()) {
@@ -251,6 +284,7 @@ impl<'a> BufferedWriter<'a> {
     }
 
     pub fn discard(&mut self) {
+        self.deferred = None;
         self.backlog.discard();
     }
 

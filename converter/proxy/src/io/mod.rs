@@ -4,6 +4,7 @@ pub mod buffers;
 pub mod conn;
 #[cfg(test)]
 pub(crate) mod loopback;
+pub mod outbox;
 pub mod pipe;
 pub mod quiet;
 pub mod relay;

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from
 /// A connection that is reset when dropped, unless it was disarmed.
 #[derive(Debug)]
 pub struct ResetOnDrop {
-    tcp: TcpStream,
+    tcp: Rc<TcpStream>,
     disarmed: bool,
     /// Of whoever waits for something that this connection needs: one at a time.
     pub timer: RefCell<Deadline>,
@@ -37,10 +38,15 @@ pub struct ResetOnDrop {
 impl ResetOnDrop {
     pub fn new(tcp: TcpStream) -> Self {
         Self {
-            tcp,
+            tcp: Rc::new(tcp),
             disarmed: false,
             timer: RefCell::default(),
         }
+    }
+
+    /// For a write that may wait longer than this.
+    pub fn shared(&self) -> &Rc<TcpStream> {
+        &self.tcp
     }
 
     /// From now on dropping it closes it in an orderly way.

@@ -289,7 +289,8 @@ impl ExchangeDriver<'_, '_> {
     }
 
     fn send_up(&mut self, bytes: &[u8]) -> Result<()> {
-        match self.up.write(bytes) {
+        // That it was sent is of no interest before the response.
+        match self.up.write_soon(self.server.shared(), bytes, false) {
             Ok(()) => Ok(()),
             Err(error) => self.upstream_write_failed(&error),
         }
@@ -361,11 +362,8 @@ impl ExchangeDriver<'_, '_> {
         }
         self.exchange.commit();
         // It takes no memory beyond this: what waits for the client is in its outlet, and counted there.
-        let sent = if out.is_empty() {
-            self.down.write(&bytes[direct])
-        } else {
-            self.down.write(out)
-        };
+        let sent = if out.is_empty() { &bytes[direct] } else { &out[..] };
+        let sent = self.down.write_soon(self.client.shared(), sent, true);
         if sent.is_err() {
             self.happened(Event::Client(Input::Reset))?;
         }
