@@ -197,17 +197,20 @@ impl<'a> BufferedWriter<'a> {
 
     /// Bytes that the peer has taken.
     pub fn moved(&self) -> u64 {
-        self.moved
+        self.moved + self.deferred.as_ref().map_or(0, DeferredWrite::sent) as u64
     }
 
     /// Whether the peer has taken everything.
     pub fn is_flushed(&self) -> bool {
-        self.backlog.is_empty() && self.deferred.is_none()
+        self.backlog.is_empty() && self.deferred.as_ref().is_none_or(DeferredWrite::is_sent)
     }
 
     /// Writes as much as the peer takes now, and keeps the rest. The backlog must be empty.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        debug_assert!(self.is_flushed(), "the earlier bytes come first");
+        debug_assert!(
+            self.deferred.is_none() && self.is_flushed(),
+            "the earlier bytes come first"
+        );
         let mut rest = bytes;
         while !rest.is_empty() {
             match sockets::write(self.to, rest) {
