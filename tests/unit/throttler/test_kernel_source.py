@@ -70,6 +70,8 @@ class World:
         self.kernel.sockets = list(found)
         self.kernel.may_end.set()
         assert eventually(lambda: self.source.has_pending)
+        # The next scan finds what is there by its own end.
+        self.kernel.may_end.clear()
         return self.events(known)
 
 
