@@ -11,7 +11,6 @@ from command.lists import Listing
 from command.show import Listed
 from gateway import enrolment, report
 from gateway.cli import open_gateway, print_notes, with_places
-from gateway.registry import free_number, name_of
 from gateway.tunnels import Gateway
 from tributary.api.documents import Router
 from tributary.settings.cli import Subcommands, need_root, parsed_by
@@ -83,11 +82,7 @@ def _list(listing: Listing, settings: Path, state_directory: Path | None) -> Non
 def _enrol(names: list[str], qr: bool, gateway: Gateway, dry_run: bool) -> None:
     need_root("tributary enrol")
     if dry_run:
-        contents = gateway.registry.look()
-        given = {*contents.reserved}
-        for name in names:
-            enrolment.refuse_taken(contents, name_of(name))
-            given.add(number := free_number(contents.routers, gateway.settings.network, given))
+        for name, number in enrolment.new_numbers(gateway, gateway.registry.look(), names).items():
             _would_give(name, gateway, number)
         return
     with gateway.state.locked():

@@ -39,17 +39,27 @@ def enrol(gateway: Gateway, names: Sequence[str], now: datetime, tell: Tell = la
     Raises CommandError, exit 64 for a wrong name, 75 for one that is taken.
     """
     contents = gateway.registry.look()
-    for name in names:
-        refuse_taken(contents, name_of(name))
-    contents = contents.without(*names)
     made: dict[str, tuple[Router, str]] = {}
-    for name in dict.fromkeys(names):
-        there = {**contents.routers, **{each: router for each, (router, _) in made.items()}}
-        secret, identity = _identity(free_number(there, gateway.settings.network, contents.reserved), now)
+    for name, number in new_numbers(gateway, contents, names).items():
+        secret, identity = _identity(number, now)
         made[name] = Router(**identity.model_dump()), secret
         if len(made) % _OFTEN == 0:
             tell(f"keys for {len(made)} of {len(names)} routers are made")
-    return _admit(gateway, contents, made)
+    return _admit(gateway, contents.without(*names), made)
+
+
+def new_numbers(gateway: Gateway, contents: Contents, names: Sequence[str]) -> dict[str, int]:
+    """The numbers that new routers of these names get.
+
+    Raises CommandError, exit 64 for a wrong name, 69 if the network is full, 75 for a name that is taken.
+    """
+    for name in names:
+        _refuse_taken(contents, name_of(name))
+    numbers: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        given = {*contents.reserved, *numbers.values()}
+        numbers[name] = free_number(contents.routers, gateway.settings.network, given)
+    return numbers
 
 
 def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> EnrolResult:
@@ -136,7 +146,7 @@ def get_router(contents: Contents, name: str) -> Router:
     return routers[name]
 
 
-def refuse_taken(contents: Contents, name: str) -> None:
+def _refuse_taken(contents: Contents, name: str) -> None:
     """Raise CommandError, exit 75, if there is a router ``name``."""
     if name in contents.routers or (name in contents.faults and not isinstance(contents.faults[name], Revoked)):
         raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary rotate {name}")
