@@ -43,11 +43,8 @@ pub struct DeferredWrite(Rc<Write>);
 
 struct Write {
     to: Rc<TcpStream>,
-    length: usize,
-    bytes: Cell<Vec<u8>>,
-    /// How many of them were sent.
-    sent: Cell<usize>,
-    result: Cell<Option<io::Result<usize>>>,
+    bytes: RefCell<Vec<u8>>,
+    result: RefCell<Option<io::Result<usize>>>,
     /// Whether to wake who waits also when all bytes were sent.
     wakes: bool,
     waker: Cell<Option<Waker>>,
@@ -68,10 +65,8 @@ impl DeferredWrite {
             }
             let write = Rc::new(Write {
                 to: Rc::clone(to),
-                length: bytes.len(),
-                bytes: Cell::new(bytes.to_vec()),
-                sent: Cell::new(0),
-                result: Cell::new(None),
+                bytes: RefCell::new(bytes.to_vec()),
+                result: RefCell::default(),
                 wakes,
                 waker: Cell::new(None),
             });
@@ -82,12 +77,12 @@ impl DeferredWrite {
 
     /// How many bytes were sent.
     pub fn sent(&self) -> usize {
-        self.0.sent.get()
+        self.0.sent()
     }
 
     /// Whether all bytes were sent.
     pub fn is_sent(&self) -> bool {
-        self.sent() == self.0.length
+        self.0.is_sent()
     }
 
     /// The result and the bytes, once it was done; until then `waker` is kept, to be woken.
@@ -107,18 +102,25 @@ impl Drop for DeferredWrite {
 }
 
 impl Write {
+    fn sent(&self) -> usize {
+        self.result
+            .borrow()
+            .as_ref()
+            .map_or(0, |result| *result.as_ref().unwrap_or(&0))
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent() == self.bytes.borrow().len()
+    }
+
     fn send(&self) {
-        let bytes = self.bytes.take();
-        if bytes.is_empty() {
+        if self.bytes.borrow().is_empty() {
             return;
         }
-        let result = sockets::write(&self.to, &bytes);
-        let sent = result.as_ref().map_or(0, |count| *count);
-        self.sent.set(sent);
-        self.bytes.set(bytes);
-        self.result.set(Some(result));
+        self.result
+            .replace(Some(sockets::write(&self.to, &self.bytes.borrow())));
         if let Some(waker) = self.waker.take()
-            && (self.wakes || sent < self.length)
+            && (self.wakes || !self.is_sent())
         {
             waker.wake();
         }
